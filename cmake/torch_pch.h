@@ -1,0 +1,4 @@
+// What most files above the torch line need; precompiled once.
+#pragma once
+
+#include <torch/torch.h>

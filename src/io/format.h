@@ -1,0 +1,60 @@
+// The seam between files and everything else: one Format per file kind, opened by magic bytes, then by suffix.
+// docs/add-a-format.md walks through adding one.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/volume.h"
+
+namespace vox {
+
+class ThreadPool;
+
+// An open file. read() may be called by many threads at once; it reads no more of the file than the box needs, where
+// the format allows that.
+class VolumeReader {
+ public:
+  virtual ~VolumeReader() = default;
+  const VolumeInfo& info() const { return info_; }
+
+  // Writes channel `channel` of `box` (inside the volume) to `out`, z, y, x, in info().dtype, native byte order.
+  // `pool` decodes pieces at once where there are several; null: this thread alone.
+  virtual void read(const Box3& box, int64_t channel, std::byte* out, ThreadPool* pool = nullptr) const = 0;
+
+ protected:
+  VolumeInfo info_;
+};
+
+struct WriteOptions {
+  std::string codec;  // "" : the format's default; "none", "lzw", "deflate", "zstd", ...
+  Extent3 chunk;      // zero: the format's default
+  int level = -1;     // of the codec; -1: its default
+};
+
+struct FormatEntry {
+  std::string name;
+  std::string help;                   // one line
+  std::vector<std::string> suffixes;  // ".tif", ".nii.gz"; the first is the default for writing
+  std::vector<std::string> codecs;    // that can be written
+  // True where the first bytes of the file (up to 512; empty for a folder) say that it is this format.
+  bool (*matches)(std::span<const std::byte> head, const std::filesystem::path& path);
+  std::unique_ptr<VolumeReader> (*open)(const std::string& path);
+  // Whole or not at all. Null where the format cannot be written.
+  void (*write)(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool);
+};
+
+const std::vector<FormatEntry>& all_formats();
+
+// `name` is `path`, or `path:dataset`; a file whose full name exists wins. Error names the file and what is wrong.
+std::unique_ptr<VolumeReader> open_volume(const std::string& name);
+Volume read_volume(const std::string& name, ThreadPool* pool = nullptr);  // all channels
+// By the suffix of `name`.
+void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options = {},
+                  ThreadPool* pool = nullptr);
+
+}  // namespace vox

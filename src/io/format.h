@@ -46,6 +46,9 @@ struct FormatEntry {
   std::unique_ptr<VolumeReader> (*open)(const std::string& path);
   // Whole or not at all. Null where the format cannot be written.
   void (*write)(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool);
+  std::vector<DType> types{};  // that can be written; empty: every type a volume is stored in
+  // Opens `path:dataset`. Null where a file holds one volume; `open` alone then means the only dataset.
+  std::unique_ptr<VolumeReader> (*open_dataset)(const std::string& path, const std::string& dataset) = nullptr;
 };
 
 const std::vector<FormatEntry>& all_formats();

@@ -1,0 +1,120 @@
+// Which format a file is, and the errors that every format shares: missing, unreadable, empty, of no known kind.
+#include "io/format.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_FORMAT(name) FormatEntry name##_format();
+#include "io/formats.list"
+#undef VOX_FORMAT
+
+const std::vector<FormatEntry>& all_formats() {
+#define VOX_FORMAT(name) name##_format(),
+  static const std::vector<FormatEntry> entries{
+#include "io/formats.list"
+  };
+#undef VOX_FORMAT
+  return entries;
+}
+
+namespace {
+
+constexpr int64_t kHeadBytes = 512;
+
+struct VolumeName {
+  std::string path, dataset;
+};
+
+// The longest leading part that exists is the path; what follows its colon names the dataset.
+VolumeName split_name(const std::string& name) {
+  VOX_CHECK(!name.empty(), "the name of a volume is empty; expected a file, or file:dataset");
+  std::error_code ignored;
+  if (fs::exists(name, ignored)) return {name, ""};
+  for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
+    if (fs::exists(name.substr(0, colon), ignored)) return {name.substr(0, colon), name.substr(colon + 1)};
+  }
+  throw Error(concat(name, ": no such file; check the name and the folder it is relative to"));
+}
+
+std::vector<std::byte> read_head(const std::string& path) {
+  if (fs::is_directory(path)) return {};
+  VOX_CHECK(fs::is_regular_file(path), path, ": this is neither a file nor a folder; expected a volume");
+  const InputFile file(path);
+  VOX_CHECK(file.size() > 0, path, ": the file is empty (0 bytes); was it copied or downloaded completely?");
+  std::vector<std::byte> head(static_cast<size_t>(std::min(kHeadBytes, file.size())));
+  head.resize(static_cast<size_t>(file.read_some(0, head)));
+  return head;
+}
+
+// The entry with the longest suffix that `path` ends in; null where there is none.
+const FormatEntry* entry_by_suffix(const std::string& path) {
+  const FormatEntry* best = nullptr;
+  size_t best_length = 0;
+  for (const FormatEntry& entry : all_formats()) {
+    for (const std::string& suffix : entry.suffixes) {
+      if (suffix.size() <= best_length || !ends_with(path, suffix)) continue;
+      best = &entry;
+      best_length = suffix.size();
+    }
+  }
+  return best;
+}
+
+std::string known_suffixes(bool writable_only) {
+  std::vector<std::string> known;
+  for (const FormatEntry& entry : all_formats()) {
+    if (writable_only && entry.write == nullptr) continue;
+    known.insert(known.end(), entry.suffixes.begin(), entry.suffixes.end());
+  }
+  return join(known, " ");
+}
+
+const FormatEntry& find_format(const std::string& path) {
+  const std::vector<std::byte> head = read_head(path);
+  for (const FormatEntry& entry : all_formats()) {
+    if (entry.matches(head, path)) return entry;
+  }
+  const bool folder = fs::is_directory(path);
+  const FormatEntry* by_suffix = folder ? nullptr : entry_by_suffix(path);
+  VOX_CHECK(by_suffix != nullptr, path, folder ? ": this is a folder" : ": neither its first bytes nor its name",
+            folder ? ", and not one that holds a volume" : " say what kind of volume this is", "; known are ",
+            known_suffixes(false));
+  return *by_suffix;
+}
+
+}  // namespace
+
+std::unique_ptr<VolumeReader> open_volume(const std::string& name) {
+  const VolumeName parts = split_name(name);
+  const FormatEntry& format = find_format(parts.path);
+  if (parts.dataset.empty()) return format.open(parts.path);
+  VOX_CHECK(format.open_dataset != nullptr, name, ": a ", format.name,
+            " file holds one volume and no named datasets; leave out \":", parts.dataset, "\"");
+  return format.open_dataset(parts.path, parts.dataset);
+}
+
+Volume read_volume(const std::string& name, ThreadPool* pool) {
+  const std::unique_ptr<VolumeReader> reader = open_volume(name);
+  const VolumeInfo& info = reader->info();
+  Volume volume = allocate_volume(info);
+  const int64_t channel_bytes = info.extent.voxels() * size_of(info.dtype);
+  for (int64_t channel = 0; channel < info.channels; ++channel)
+    reader->read(whole(info.extent), channel, volume.data.data() + channel * channel_bytes, pool);
+  return volume;
+}
+
+void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
+  const FormatEntry* format = entry_by_suffix(name);
+  VOX_CHECK(format != nullptr && format->write != nullptr, name,
+            format == nullptr ? ": its suffix names no known format" : ": this format can be read but not written",
+            "; use one of ", known_suffixes(true));
+  VOX_CHECK(volume.info.voxels() > 0, name, ": there are no voxels to write");
+  format->write(name, volume, options, pool);
+}
+
+}  // namespace vox

@@ -1,0 +1,146 @@
+#include "pipeline/sample.h"
+
+#include "base/span.h"
+
+namespace vox {
+namespace {
+
+constexpr const char* kImage = "image";
+constexpr const char* kLabel = "label";
+constexpr const char* kMask = "mask";
+
+Role role_of(const std::string& array) {
+  if (array == kImage) return Role::kImage;
+  return array == kLabel ? Role::kLabel : Role::kMask;
+}
+
+// Where the patch of one sample and channel lies inside a batch array.
+GatherOutput output_of(const BatchArray& array, int64_t place, int64_t channel) {
+  const Extent3 extent{array.shape[2], array.shape[3], array.shape[4]};
+  const int64_t channels = array.shape[1];
+  const int64_t first = array.channels_last ? place * channels * extent.voxels() + channel
+                                            : (place * channels + channel) * extent.voxels();
+  return {.data = array.data + first * size_of(array.dtype),
+          .dtype = array.dtype,
+          .extent = extent,
+          .voxel_stride = array.channels_last ? channels : 1};
+}
+
+void store_patch(const GatherOutput& output, const float* patch) {
+  const int64_t voxels = output.extent.voxels();
+  if (output.dtype == DType::kBFloat16) {
+    auto* out = static_cast<BFloat16*>(output.data);
+    for (int64_t i = 0; i < voxels; ++i) out[i * output.voxel_stride] = to_bfloat16(patch[i]);
+  } else {
+    auto* out = static_cast<float*>(output.data);
+    for (int64_t i = 0; i < voxels; ++i) out[i * output.voxel_stride] = patch[i];
+  }
+}
+
+Padding padding_of(const std::string& name) {
+  if (name == "edge") return Padding::kEdge;
+  return name == "reflect" ? Padding::kReflect : Padding::kConstant;
+}
+
+}  // namespace
+
+SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, const AugmentationOptions& augmentation,
+                         const PipelineOptions& options)
+    : store_(std::move(store)),
+      data_(data),
+      augmentation_(augmentation),
+      seed_(options.seed),
+      augment_(options.augment && augmentation.enabled) {
+  const std::vector<int64_t>& cases = store_->dataset().of(options.split);
+  VOX_CHECK(!cases.empty(), "no case is in the ",
+            options.split == Split::kTrain        ? "training"
+            : options.split == Split::kValidation ? "validation"
+                                                  : "test",
+            " split; see data.split, data.folds and training.fold, or run `voxloom inspect` on the recipe");
+  const Case& first = store_->dataset().cases[static_cast<size_t>(cases.front())];
+  has_label_ = !first.label.empty();
+  has_mask_ = !first.mask.empty();
+  sampler_ = make_sampler(*store_, cases, data_);
+}
+
+std::vector<ArraySpec> SampleMaker::array_specs() const {
+  const bool channels_last = data_.layout == "ndhwc";
+  std::vector<ArraySpec> specs{{kImage, dtype_from_name(data_.patch_type), store_->image_channels(), channels_last}};
+  if (has_label_) specs.push_back({kLabel, data_.target == "regression" ? DType::kFloat32 : DType::kUInt8, 1, false});
+  if (has_mask_) specs.push_back({kMask, DType::kUInt8, 1, false});
+  return specs;
+}
+
+GatherOptions SampleMaker::gather_options(const std::string& array) const {
+  GatherOptions options{.interpolation = Interpolation::kLinear,
+                        .padding = padding_of(data_.padding),
+                        .pad_value = static_cast<float>(data_.pad_value)};
+  if (array == kImage) return options;
+  const bool regression = array == kLabel && data_.target == "regression";
+  options.interpolation = regression ? Interpolation::kLinear : Interpolation::kNearest;
+  options.pad_value = array == kLabel && data_.ignore_label >= 0 ? static_cast<float>(data_.ignore_label) : 0.0f;
+  return options;
+}
+
+PreparedSample SampleMaker::read(int64_t sample) const {
+  PreparedSample prepared;
+  const PatchChoice choice = sampler_->choose(seed_, sample);
+  const Spacing3& spacing = store_->facts(choice.case_index).spacing;
+  prepared.info = {.sample = sample, .case_index = choice.case_index, .begin = choice.begin, .spacing = spacing};
+  if (augment_) prepared.drawn = draw_transforms(augmentation_, data_.patch_size, spacing, seed_, sample);
+  prepared.map = to_gather_map(prepared.drawn.map, choice.begin, data_.patch_size);
+
+  const Span span("fetch");
+  const auto fetch = [&](const char* name, int64_t channel) {
+    const Box3 box = source_box(prepared.map, data_.patch_size, gather_options(name).interpolation);
+    prepared.parts.push_back({name, channel, store_->fetch(choice.case_index, role_of(name), channel, box)});
+  };
+  for (int64_t channel = 0; channel < store_->image_channels(); ++channel) fetch(kImage, channel);
+  if (has_label_) fetch(kLabel, 0);
+  if (has_mask_) fetch(kMask, 0);
+  return prepared;
+}
+
+void SampleMaker::fill(const PreparedSample& sample, int64_t place, Slot& slot) const {
+  for (const PreparedArray& part : sample.parts) {
+    BatchArray& array = slot.arrays.at(part.name);
+    if (part.name == kImage) {
+      fill_image(sample, part, place, array);
+      continue;
+    }
+    const Span span("gather");
+    gather_cpu(output_of(array, place, part.channel), part.block.view, sample.map, gather_options(part.name));
+  }
+}
+
+// Intensity transforms want a dense float32 patch: in place where the slot is one, else in scratch.
+void SampleMaker::fill_image(const PreparedSample& sample, const PreparedArray& part, int64_t place,
+                             BatchArray& array) const {
+  const GatherOutput output = output_of(array, place, part.channel);
+  GatherOutput dense = output;
+  const bool in_place = output.dtype == DType::kFloat32 && output.voxel_stride == 1;
+  thread_local std::vector<float> scratch;
+  if (!sample.drawn.intensity.empty() && !in_place) {
+    scratch.resize(static_cast<size_t>(output.extent.voxels()));
+    dense = {.data = scratch.data(), .dtype = DType::kFloat32, .extent = output.extent, .voxel_stride = 1};
+  }
+  {
+    const Span span("gather");
+    gather_cpu(dense, part.block.view, sample.map, gather_options(kImage));
+  }
+  for (const auto& [name, apply] : sample.drawn.intensity) {
+    const Span span(name);
+    apply({.data = static_cast<float*>(dense.data), .extent = dense.extent, .channel = part.channel});
+  }
+  if (dense.data != output.data) store_patch(output, static_cast<const float*>(dense.data));
+}
+
+std::string SampleMaker::case_id(int64_t sample) const {
+  try {
+    return store_->dataset().cases[static_cast<size_t>(sampler_->choose(seed_, sample).case_index)].id;
+  } catch (const std::exception&) {
+    return "";  // the choice itself failed, and its own message says why
+  }
+}
+
+}  // namespace vox

@@ -1,0 +1,50 @@
+// One sample, in its two stages: read (choose, draw, fetch what the map needs) and fill (gather into a slot).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "augment/augment.h"
+#include "patch/sampler.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/slots.h"
+
+namespace vox {
+
+struct PreparedArray {
+  const char* name;  // of the batch array
+  int64_t channel;
+  Block block;
+};
+
+struct PreparedSample {
+  SampleInfo info;
+  Drawn drawn;
+  GatherMap map;
+  std::vector<PreparedArray> parts;
+};
+
+class SampleMaker {
+ public:
+  SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, const AugmentationOptions& augmentation,
+              const PipelineOptions& options);
+
+  std::vector<ArraySpec> array_specs() const;
+  PreparedSample read(int64_t sample) const;
+  void fill(const PreparedSample& sample, int64_t place_in_batch, Slot& slot) const;
+  std::string case_id(int64_t sample) const;  // for messages; empty where even that fails
+
+ private:
+  GatherOptions gather_options(const std::string& array) const;
+  void fill_image(const PreparedSample& sample, const PreparedArray& part, int64_t place, BatchArray& array) const;
+
+  std::shared_ptr<Store> store_;
+  DataOptions data_;
+  AugmentationOptions augmentation_;
+  uint64_t seed_;
+  bool augment_;
+  bool has_label_ = false, has_mask_ = false;
+  std::unique_ptr<Sampler> sampler_;
+};
+
+}  // namespace vox

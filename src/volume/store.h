@@ -45,7 +45,7 @@ struct SkippedCase {
   std::string id, reason;
 };
 
-struct Progress {  // called from one thread at a time
+struct StoreProgress {  // called from one thread at a time
   std::function<void(const std::string& what, int64_t done, int64_t total, int64_t bytes)> update;
 };
 
@@ -53,7 +53,7 @@ class Store {
  public:
   // Opens every case, checks it (shapes, labels, NaN), computes facts and the foreground index in parallel, and skips
   // or fails as data.on_bad_case says.
-  Store(const Dataset& dataset, const DataOptions& data, ThreadPool& pool, const Progress& progress = {});
+  Store(const Dataset& dataset, const DataOptions& data, ThreadPool& pool, const StoreProgress& progress = {});
   ~Store();
 
   const Dataset& dataset() const;  // less the skipped cases

@@ -1,0 +1,78 @@
+// Losses: terms on a registry, and the weighted sum of those that a recipe names. All arithmetic is float32, nothing
+// is read back to the host.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/options.h"
+
+namespace vox {
+
+struct Targets {
+  at::Tensor label;                         // [N, 1, Z, Y, X], integer classes; [N, C, Z, Y, X] floating for regression
+  at::Tensor mask;                          // [N, 1, Z, Y, X], non-zero where a voxel counts; undefined: everywhere
+  std::map<std::string, at::Tensor> extra;  // target.* by the name after the dot
+};
+
+// What a term sees: one head at its own resolution.
+struct LossInput {
+  at::Tensor logits;   // [N, C, Z, Y, X] float32
+  at::Tensor target;   // segmentation: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; regression: values
+  at::Tensor classes;  // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for regression
+  at::Tensor valid;    // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
+};
+
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  virtual at::Tensor compute(const LossInput& input) const = 0;  // a scalar
+};
+
+struct LossContext {
+  int64_t out_channels = 1;
+  bool regression = false;
+};
+
+struct LossEntry {
+  std::string name, help;
+  bool regression = false;  // compares values, not classes
+  std::function<std::unique_ptr<Loss>(const Tree& params, const LossContext& context)> make;
+};
+const std::vector<LossEntry>& all_losses();
+
+struct LossResult {
+  at::Tensor total;  // scalar, float32, on the device of the logits
+  // Unweighted, detached, of the full-resolution-first weighted heads; nullopt: not due at this step.
+  std::vector<std::pair<std::string, std::optional<at::Tensor>>> terms;
+};
+
+class LossSet {
+ public:
+  LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels);
+  ~LossSet();
+
+  // Logits finest first. A term is due where step >= start_step and (step - start_step) % every == 0; its weight is
+  // multiplied by `every` then, so that its expectation is what it would be at every step.
+  LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const;
+  std::vector<std::string> term_names() const;
+  bool due(size_t term, int64_t step) const;
+  // A term whose value over a batch is not the mean over its samples (batch-wise Dice): the micro-batch matters.
+  bool batch_wise() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The terms of a recipe that names none: dice + bce (one channel), dice + cross_entropy, or mae for regression.
+std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels);
+
+}  // namespace vox

@@ -1,0 +1,46 @@
+// A network: parameters and a forward pass over Features.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+#include "config/options.h"
+#include "nets/parameters.h"
+
+namespace vox {
+
+struct ForwardContext {
+  bool training = false;
+  uint64_t seed = 0;         // dropout masks depend on seed, sample number, layer and element alone
+  int64_t first_sample = 0;  // number of the first sample of the batch
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // Logits in float32 of an image [N, C, Z, Y, X] of any floating type: the full resolution first; coarser heads follow
+  // when training with deep supervision.
+  virtual std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext& context = {}) = 0;
+  // Spatial sizes must be multiples of this.
+  virtual Extent3 divisor() const = 0;
+  // 1e9 multiply-adds of one forward pass of one sample.
+  virtual double gmac(const Extent3& patch) const = 0;
+
+  ParameterSet& parameters() { return parameters_; }
+  const ParameterSet& parameters() const { return parameters_; }
+  // Error names the nearest sizes that fit.
+  void require_divisible(const Extent3& patch) const;
+  Extent3 round_up(const Extent3& patch) const;
+
+ protected:
+  ParameterSet parameters_;
+};
+
+// The network that options.architecture names, with fresh weights drawn from (seed, parameter, element).
+std::unique_ptr<Network> make_network(const ModelOptions& options, uint64_t seed);
+
+}  // namespace vox

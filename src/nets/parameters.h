@@ -1,0 +1,74 @@
+// The weights of a network. Each parameter has a float32 master; what the forward pass reads is the master itself, or a
+// half-precision shadow of it that the optimizer writes. Gradients are float32 in either case.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vox {
+
+enum class ParameterKind { kConvWeight, kBias, kNormScale, kNormShift };
+
+struct ParameterSpec {
+  std::string name;
+  ParameterKind kind = ParameterKind::kConvWeight;
+  std::vector<int64_t> shape;
+  bool cancelled = false;       // a bias directly before an instance norm: no gradient, no decay, never moves
+  bool full_precision = false;  // output layers stay float32 in mixed precision; norms always do
+};
+
+struct Parameter {
+  ParameterSpec spec;
+  at::Tensor master;  // float32
+  at::Tensor value;   // the autograd leaf that forward() reads: the master, or its half-precision shadow
+  at::Tensor grad;    // float32, laid out as the master; undefined until a backward pass reached it
+  at::Tensor ema;     // float32; undefined while the average is off
+  const std::string& name() const { return spec.name; }
+};
+
+class ParameterSet {
+ public:
+  // Returns the index by which layers refer to the parameter.
+  int add(const ParameterSpec& spec);
+
+  std::vector<Parameter>& all() { return parameters_; }
+  const std::vector<Parameter>& all() const { return parameters_; }
+  const at::Tensor& operator[](int index) const { return parameters_[static_cast<size_t>(index)].value; }
+  Parameter* find(const std::string& name);
+  int64_t count() const;  // numbers, not tensors
+
+  // float32, bfloat16 or float16: what convolutions compute in. Makes or drops the shadows.
+  void set_compute_type(at::ScalarType type);
+  at::ScalarType compute_type() const { return compute_type_; }
+  void to(const at::Device& device);
+  at::Device device() const;
+  // Convolution weights (and their gradients and averages) in the layout of channels-last activations, or back.
+  void to(at::MemoryFormat format);
+  at::MemoryFormat memory_format() const { return format_; }
+
+  // After each backward pass: adds what it left into the float32 gradients.
+  void collect_grads();
+  // Before a step. kRelease is cheaper; kInPlace keeps the addresses, as a captured graph needs.
+  enum class ZeroGrads { kRelease, kInPlace };
+  void zero_grads(ZeroGrads how = ZeroGrads::kRelease);
+
+  // Writes the shadows from the masters: after masters were loaded or exchanged by hand.
+  void refresh_shadows();
+  void start_ema();  // averages begin as copies of the masters
+  // Copies into master. Error names the parameter and both shapes.
+  void load(const std::string& name, const at::Tensor& values);
+
+ private:
+  void make_leaf(Parameter& parameter);
+
+  std::vector<Parameter> parameters_;
+  std::map<std::string, int> index_;
+  at::ScalarType compute_type_ = at::kFloat;
+  at::MemoryFormat format_ = at::MemoryFormat::Contiguous;
+};
+
+}  // namespace vox

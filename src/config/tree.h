@@ -19,6 +19,10 @@ struct Tree {
   std::string where;                                  // "train.yaml:12" or "command line"
 
   const Tree* find(const std::string& key) const;  // null where absent or no map
+  bool operator==(const Tree& other) const;        // wherever the two came from
 };
+
+Tree scalar_tree(std::string text, std::string where = {});
+Tree list_tree(std::vector<Tree> items, std::string where = {});
 
 }  // namespace vox

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "config/visitor.h"
+
+namespace vox {
+
+struct InferenceOptions {
+  Extent3 window;  // zero: the patch size
+  double overlap = 0.5;
+  std::string blend = "gaussian";
+  double memory_gb = 4;
+  int64_t batch_size = 1;
+  double threshold = 0.5;
+
+  void describe(Visitor& v) {
+    v.field("window", window,
+            {.meaning = "Size of a window; auto is data.patch_size",
+             .unit = "voxels",
+             .min = 1,
+             .max = 65536,
+             .named = NamedValue{"auto", 0}});
+    v.field("overlap", overlap, {.meaning = "Share of a window that its neighbour covers", .min = 0, .max = 0.95});
+    v.field("blend", blend,
+            {.meaning = "Weight of a voxel by its place in the window", .choices = {"gaussian", "constant"}});
+    v.field("memory_gb", memory_gb,
+            {.meaning = "Bound of the memory that sums predictions",
+             .unit = "GiB",
+             .min = 0,
+             .max = 1e6,
+             .above_min = true});
+    v.field("batch_size", batch_size, {.meaning = "Windows at once", .unit = "windows", .min = 1, .max = 65536});
+    v.field("threshold", threshold, {.meaning = "Probability from which a voxel is foreground", .min = 0, .max = 1});
+  }
+  bool operator==(const InferenceOptions&) const = default;
+};
+
+}  // namespace vox

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "config/visitor.h"
+
+namespace vox {
+
+struct LossTerm {
+  std::string name;
+  double weight = 1;
+  int64_t every = 1;
+  int64_t start_step = 0;
+  Tree params;  // what the loss itself understands
+
+  void describe(Visitor& v) {
+    v.field("name", name, {.meaning = "Loss, one of `voxloom list losses`; its own options stand beside it"});
+    v.field("weight", weight, {.meaning = "Factor of this term in the sum", .min = 0, .max = 1e9});
+    v.field("every", every,
+            {.meaning = "Compute it every so many steps, scaled to keep its expectation",
+             .unit = "steps",
+             .min = 1,
+             .max = 1e9});
+    v.field("start_step", start_step,
+            {.meaning = "First step that has this term", .unit = "steps", .min = 0, .max = 1e15});
+  }
+  bool operator==(const LossTerm&) const = default;
+};
+
+struct LossOptions {
+  std::vector<LossTerm> terms;                   // empty: dice + bce (or cross entropy), or mae for regression
+  std::vector<double> deep_supervision_weights;  // empty: 1, 1/2, 1/4, ... normalised
+
+  void describe(Visitor& v) {
+    v.list("terms", terms,
+           {.meaning = "Terms of the sum; empty is Dice and cross entropy, or mean absolute error for regression"});
+    v.field("deep_supervision_weights", deep_supervision_weights,
+            {.meaning = "Weight of each output, finest first; empty halves from output to output", .min = 0});
+  }
+  bool operator==(const LossOptions&) const = default;
+};
+
+}  // namespace vox

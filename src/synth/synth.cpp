@@ -1,0 +1,56 @@
+#include "synth/synth.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_SYNTH(name) SynthEntry name##_synth();
+#include "synth/synths.list"
+#undef VOX_SYNTH
+
+const std::vector<SynthEntry>& all_synths() {
+#define VOX_SYNTH(name) name##_synth(),
+  static const std::vector<SynthEntry> entries{
+#include "synth/synths.list"
+  };
+#undef VOX_SYNTH
+  return entries;
+}
+
+namespace {
+
+const SynthEntry& entry_of(const std::string& kind) {
+  std::vector<std::string> known;
+  for (const SynthEntry& entry : all_synths()) {
+    if (entry.name == kind) return entry;
+    known.push_back(entry.name);
+  }
+  throw Error(concat("unknown synthetic data \"", kind, "\"; known: ", join(known, ", ")));
+}
+
+std::string description_of(const std::string& kind, const SynthRequest& request) {
+  return concat("{\"kind\": \"", kind, "\", \"count\": ", request.count, ", \"size\": [", request.size.z, ", ",
+                request.size.y, ", ", request.size.x, "], \"seed\": ", request.seed, ", \"suffix\": \"", request.suffix,
+                "\"}\n");
+}
+
+}  // namespace
+
+void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
+  const SynthEntry& entry = entry_of(kind);
+  VOX_CHECK(request.count > 0, "synthetic data needs a count of at least 1, not ", request.count);
+  const fs::path folder(request.folder), record = folder / "synth.json";
+  const std::string description = description_of(kind, request);
+  const FileLock lock(folder / ".synth.lock", "", FileLock::IfHeld::kWait);
+  if (fs::exists(record)) {
+    VOX_CHECK(read_file(record) == description, folder.string(), " holds synthetic data of another request (",
+              trim(read_file(record)), "), not ", trim(description), "; remove the folder or name another one");
+    return;
+  }
+  entry.make(request, pool);
+  write_file(record, description);
+}
+
+}  // namespace vox

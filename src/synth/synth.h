@@ -1,0 +1,40 @@
+// Synthetic data sets, in the folder layout of the job they stand for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+#include "base/volume.h"
+
+namespace vox {
+
+class ThreadPool;
+
+struct SynthRequest {
+  std::string folder;
+  int64_t count = 4;
+  Extent3 size{128, 128, 128};
+  uint64_t seed = 0;
+  std::string suffix = ".tif";  // of the volumes: chooses the format
+};
+
+struct SynthEntry {
+  std::string name, help;
+  void (*make)(const SynthRequest& request, ThreadPool& pool);
+};
+const std::vector<SynthEntry>& all_synths();
+
+// Makes `kind` in request.folder: whole volumes appear under their names one by one, and a last file `synth.json` says
+// that all are there and by which request. A folder made by the same request is left alone, one made by another is an
+// Error; several processes may ask at once.
+void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool);
+
+// One scroll: image (uint8) and label (0 background, 1 papyrus, 2 unlabeled).
+struct ScrollPair {
+  Volume image, label;
+};
+ScrollPair make_scroll(const Extent3& size, uint64_t seed, ThreadPool& pool);
+
+}  // namespace vox

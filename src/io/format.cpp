@@ -1,7 +1,7 @@
 // Which format a file is, and the errors that every format shares: missing, unreadable, empty, of no known kind.
 #include "io/format.h"
 
-#include <array>
+#include <cerrno>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -33,8 +33,9 @@ struct VolumeName {
 // The longest leading part that exists is the path; what follows its colon names the dataset.
 VolumeName split_name(const std::string& name) {
   VOX_CHECK(!name.empty(), "the name of a volume is empty; expected a file, or file:dataset");
-  std::error_code ignored;
-  if (fs::exists(name, ignored)) return {name, ""};
+  std::error_code problem, ignored;
+  if (fs::exists(name, problem)) return {name, ""};
+  if (problem == std::errc::permission_denied) throw_system_error("open", name, EACCES);
   for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
     if (fs::exists(name.substr(0, colon), ignored)) return {name.substr(0, colon), name.substr(colon + 1)};
   }
@@ -113,6 +114,9 @@ void write_volume(const std::string& name, const Volume& volume, const WriteOpti
   VOX_CHECK(format != nullptr && format->write != nullptr, name,
             format == nullptr ? ": its suffix names no known format" : ": this format can be read but not written",
             "; use one of ", known_suffixes(true));
+  VOX_CHECK(format->keeps_scale || (volume.info.scale == 1 && volume.info.offset == 0), name, ": a ", format->name,
+            " file has no place for the scale ", volume.info.scale, " and offset ", volume.info.offset,
+            " of these voxels; convert them to real values first (--dtype float32)");
   VOX_CHECK(volume.info.voxels() > 0, name, ": there are no voxels to write");
   format->write(name, volume, options, pool);
 }

@@ -49,6 +49,7 @@ struct FormatEntry {
   std::vector<DType> types{};  // that can be written; empty: every type a volume is stored in
   // Opens `path:dataset`. Null where a file holds one volume; `open` alone then means the only dataset.
   std::unique_ptr<VolumeReader> (*open_dataset)(const std::string& path, const std::string& dataset) = nullptr;
+  bool keeps_scale = false;  // VolumeInfo's scale and offset survive writing
 };
 
 const std::vector<FormatEntry>& all_formats();

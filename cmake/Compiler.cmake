@@ -11,7 +11,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # assertions are ours (VOX_ASSERT) and stay
 
 # -ffp-contract=off: host and device must compute the same bits (src/base/host_device.h).
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3> $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
-set(VOX_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-missing-field-initializers -Werror)
+set(VOX_WARNINGS -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wno-missing-field-initializers)
+if(VOX_WERROR)
+  list(APPEND VOX_WARNINGS -Werror)
+endif()
 
 if(VOX_SANITIZE)
   add_compile_options(-fsanitize=${VOX_SANITIZE} -fno-omit-frame-pointer -g1)

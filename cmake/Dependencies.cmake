@@ -63,4 +63,6 @@ target_link_options(vox_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib)
 if(EXISTS ${TORCH_DIR}/lib/libtorch_cuda.so)
   # Nothing refers to libtorch_cuda by name: without this the linker would drop it and no GPU would be found.
   target_link_libraries(vox_torch INTERFACE -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
+  # CUDA's own libraries are found through torch's run path when the program starts, and need not be here to link.
+  target_link_options(vox_torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()

@@ -47,7 +47,7 @@ class RunWriter {
  private:
   void add_process();
   void beat(std::stop_token stop);
-  void save_record_locked();
+  void save_record();
 
   const RunFolder folder_;
   std::unique_ptr<FileLock> lock_;
@@ -55,6 +55,7 @@ class RunWriter {
   struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  std::mutex save_mutex_;     // one writer of run.json at a time
   mutable std::mutex mutex_;  // guards everything below
   std::unique_ptr<std::FILE, CloseFile> log_;
   RunRecord record_;

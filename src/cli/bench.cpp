@@ -1,0 +1,100 @@
+// voxloom bench: measurements of this build on this machine. Each benchmark is one line in the table below; with
+// --json it prints a list of {name, median_ms, spread_ms, ...}. Peers run beside it from the drivers in bench/.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/span.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "io/format.h"
+
+namespace vox::cli {
+
+using nlohmann::json;
+
+json timing_summary(const std::string& name, std::vector<double> milliseconds) {
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const size_t count = milliseconds.size();
+  const double median = (milliseconds[(count - 1) / 2] + milliseconds[count / 2]) / 2;
+  const double spread = milliseconds[count - 1 - count / 4] - milliseconds[count / 4];  // between the quartiles
+  return {{"name", name}, {"median_ms", median}, {"spread_ms", spread}, {"repeats", count}};
+}
+
+void print_results(const json& results, bool as_json) {
+  if (as_json) {
+    std::cout << results.dump(2) << '\n';
+    return;
+  }
+  for (const json& result : results) {
+    std::cout << result["name"].get<std::string>() << "  " << format_number(result["median_ms"], 2) << " ms  (spread "
+              << format_number(result["spread_ms"], 2) << " ms)";
+    if (result.contains("mb_per_s")) std::cout << "  " << format_number(result["mb_per_s"], 0) << " MB/s";
+    std::cout << '\n';
+  }
+}
+
+namespace {
+
+struct IoOptions {
+  std::vector<std::string> paths;
+  int threads = 0, repeats = 5;
+  bool as_json = false;
+};
+
+json time_reading(const std::string& path, const IoOptions& options) {
+  ThreadPool pool(options.threads > 0 ? options.threads : available_cpus());
+  std::vector<double> milliseconds;
+  int64_t bytes = 0;
+  for (int i = 0; i < options.repeats; ++i) {
+    const Clock::time_point start = Clock::now();
+    const Volume volume = read_volume(path, &pool);
+    milliseconds.push_back(1e3 * seconds_since(start));
+    bytes = volume.data.size();
+  }
+  json result = timing_summary(concat("read ", path), milliseconds);
+  result["threads"] = pool.size();
+  result["bytes"] = bytes;
+  result["mb_per_s"] = static_cast<double>(bytes) / 1e3 / result["median_ms"].get<double>();
+  return result;
+}
+
+void define_io(CLI::App& command) {
+  auto options = std::make_shared<IoOptions>();
+  command.add_option("path", options->paths, "Volumes to read, each opened and read whole every time")->required();
+  command.add_option("--threads", options->threads, "Threads that decode; 0: all there are")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--repeats", options->repeats, "Times each is read")->check(CLI::Range(1, 100000));
+  command.add_flag("--json", options->as_json, "One JSON document on standard output");
+  command.callback([options] {
+    json results = json::array();
+    for (const std::string& path : options->paths) results.push_back(time_reading(path, *options));
+    print_results(results, options->as_json);
+  });
+}
+
+const std::vector<CommandEntry>& all_benchmarks() {
+  static const std::vector<CommandEntry> entries{
+      {"data", "The data path of a recipe: patches a second, memory, hash", define_bench_data},
+      {"io", "Reading volumes from files", define_io},
+  };
+  return entries;
+}
+
+void define(CLI::App& command) {
+  command.require_subcommand(1);
+  for (const CommandEntry& entry : all_benchmarks()) entry.define(*command.add_subcommand(entry.name, entry.help));
+}
+
+}  // namespace
+
+CommandEntry bench_command() {
+  return {"bench", "Measure this build on this machine", define};
+}
+
+}  // namespace vox::cli

@@ -1,10 +1,13 @@
 // Parses the command line, calls one function, and turns what is thrown into one sentence and an exit status.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <new>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
+#include "cli/torch_version.h"
 
 namespace vox::cli {
 
@@ -31,13 +34,26 @@ int report(const Error& error) {
   return error.fault() == Fault::kInput ? kWrongInput : kMachineFailed;
 }
 
+// CLI11 would say only that a command is required.
+bool knows_command(const std::string& word) {
+  std::vector<std::string> known;
+  for (const CommandEntry& command : all_commands()) known.push_back(command.name);
+  if (word.empty() || word.front() == '-' || std::find(known.begin(), known.end(), word) != known.end()) return true;
+  const std::string guess = nearest(word, known);
+  std::cerr << "voxloom: there is no command \"" << word << "\""
+            << (guess.empty() ? "; known: " + join(known, ", ") : "; did you mean \"" + guess + "\"?") << '\n';
+  return false;
+}
+
 int run(int argc, char** argv) {
+  if (argc > 1 && !knows_command(argv[1])) return kWrongCommandLine;
   CLI::App app("Voxloom trains, runs and measures 3D U-Nets on volumes.", "voxloom");
   app.set_version_flag("--version", VOX_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(40);
   for (const CommandEntry& command : all_commands()) command.define(*app.add_subcommand(command.name, command.help));
   try {
+    require_built_torch();
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::CallForHelp& help) {

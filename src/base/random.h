@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "base/host_device.h"
 
@@ -35,41 +36,51 @@ VOX_HOST_DEVICE float uniform_from_bits(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
-// Standard normal by the inverse distribution function (Acklam's rational approximation, relative error 1.2e-9),
-// from 32 bits; the two tails are mirrored so that the variate is odd in its bits.
-VOX_HOST_DEVICE double normal_from_bits(uint32_t bits) {
-  const double p = (static_cast<double>(bits) + 0.5) * 0x1p-32;
-  const double tail = p < 0.5 ? p : 1.0 - p;
-  double x;
-  if (tail < 0.02425) {
-    const double q = std::sqrt(-2.0 * std::log(tail));
-    x = (((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838e+00) * q -
-           2.549732539343734e+00) *
-              q +
-          4.374664141464968e+00) *
-             q +
-         2.938163982698783e+00) /
-        ((((7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996e+00) * q +
-          3.754408661907416e+00) *
-             q +
-         1.0);
-    return p < 0.5 ? x : -x;
-  }
-  const double q = p - 0.5, r = q * q;
-  x = (((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
-         1.383577518672690e+02) *
-            r -
-        3.066479806614716e+01) *
-           r +
-       2.506628277459239e+00) *
-      q /
-      (((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
-         6.680131188771972e+01) *
-            r -
-        1.328068155288572e+01) *
-           r +
-       1.0);
-  return x;
+// Coefficients of normal_from_bits, highest power first: minimax fits to its exact function, relative error 5e-8.
+struct NormalFit {
+  static constexpr float kLog[9] = {0.0872265026f, -0.14366959f, 0.149522081f,  -0.165623724f, 0.199568376f,
+                                    -0.250020742f, 0.333341867f, -0.499999881f, 1.0f};  // log(1 + f) / f
+  static constexpr float kCentre[10] = {-8.24034618e-09f, -6.13081452e-09f, 6.44291674e-07f, -2.66625807e-06f,
+                                        -1.80414481e-05f, 0.000276445237f,  -0.00118238362f, -0.00811557844f,
+                                        0.341716886f,     2.29603529f};  // in w - 3
+  static constexpr float kTail[10] = {2.7069218e-05f,   4.03002196e-05f, -0.000355270429f, 0.000685637642f,
+                                      -0.000942229002f, 0.00151365693f,  -0.00292245764f,  0.00463902717f,
+                                      1.42463505f,      4.71708918f};  // in sqrt(w) - 3.5
+  static constexpr float kTailBegins = 6.0f, kCentreShift = 3.0f, kTailShift = 3.5f, kLog2 = 0.693147182f;
+};
+
+template <int kCount>
+VOX_HOST_DEVICE float polynomial(const float (&coefficients)[kCount], float x) {
+  float sum = coefficients[0];
+  for (int i = 1; i < kCount; ++i) sum = std::fma(sum, x, coefficients[i]);
+  return sum;
+}
+
+// Natural logarithm of a positive normal number: exponent and mantissa in [sqrt(1/2), sqrt(2)).
+VOX_HOST_DEVICE float log_from_parts(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const int32_t exponent = static_cast<int32_t>(bits - 0x3f3504f3u) >> 23;
+  bits -= static_cast<uint32_t>(exponent) << 23;
+  float mantissa;
+  std::memcpy(&mantissa, &bits, sizeof mantissa);
+  const float f = mantissa - 1.0f;
+  return std::fma(static_cast<float>(exponent), NormalFit::kLog2, f * polynomial(NormalFit::kLog, f));
+}
+
+// Standard normal from 32 bits by the inverse distribution function, relative error below 5e-7, in float32 and without
+// the mathematics library, whose logarithms differ between machines. With p = (bits + 1/2) / 2^32 and x = 2p - 1, the
+// variate over x is a smooth function of w = -log(1 - x^2): a polynomial in w, and in sqrt(w) for the tails (the form
+// of Giles 2010). Exactly odd: bits and ~bits give opposite values.
+VOX_HOST_DEVICE float normal_from_bits(uint32_t bits) {
+  const bool positive = (bits >> 31) != 0;
+  const uint32_t from_middle = (positive ? bits : ~bits) & 0x7fffffffu;
+  const float x = std::fma(static_cast<float>(static_cast<int32_t>(from_middle)), 0x1p-31f, 0x1p-32f);
+  const float tail = std::fma(static_cast<float>(static_cast<int32_t>(from_middle ^ 0x7fffffffu)), 0x1p-32f, 0x1p-33f);
+  const float w = -log_from_parts(4.0f * tail * (1.0f - tail));
+  const float ratio = w < NormalFit::kTailBegins ? polynomial(NormalFit::kCentre, w - NormalFit::kCentreShift)
+                                                 : polynomial(NormalFit::kTail, std::sqrt(w) - NormalFit::kTailShift);
+  return positive ? ratio * x : -(ratio * x);
 }
 
 // The draws of one sample, in order or by number. `stream` keeps users apart (sampler, each transform, dropout), so
@@ -88,7 +99,12 @@ class Random {
     return low + (high - low) * ((static_cast<double>(bits()) + 0.5) * 0x1p-32);
   }
   VOX_HOST_DEVICE bool chance(double probability) { return static_cast<double>(bits()) * 0x1p-32 < probability; }
-  VOX_HOST_DEVICE double normal() { return normal_from_bits(bits()); }
+  VOX_HOST_DEVICE double normal() { return static_cast<double>(normal_from_bits(bits())); }
+  // A second stream of this user, for a value per voxel: apart from its parameters, by number, on any thread.
+  VOX_HOST_DEVICE Random per_voxel() const { return Random(seed_, sample_, stream_ | 0x80000000u); }
+  VOX_HOST_DEVICE uint64_t seed() const { return seed_; }
+  VOX_HOST_DEVICE uint64_t sample() const { return sample_; }
+  VOX_HOST_DEVICE uint32_t stream() const { return stream_; }
   // Uniform on 0 .. count-1 by the high half of a 96-bit product: bias below 2^-32 for counts up to 2^32.
   VOX_HOST_DEVICE int64_t below(int64_t count) {
     const uint64_t high = bits(), low = bits();

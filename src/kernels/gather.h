@@ -1,5 +1,6 @@
 // One resampling of a volume in its stored type: every output voxel looks up its place in the source through one
 // coordinate map. Flips, rotations, scaling, shifts and shears are one affine map; nothing is resampled twice.
+// What a voxel's value is, to the bit, stands in gather_point.h.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +31,18 @@ struct GatherOutput {
 struct GatherOptions {
   Interpolation interpolation = Interpolation::kLinear;
   Padding padding = Padding::kConstant;
-  float pad_value = 0;  // of the value, after scale and offset
+  float pad_value = 0;  // of the value, after scale and offset; finite
 };
 
-// The smallest box of source voxels that gather needs, before clipping to the volume (padding kReflect and kEdge
-// look inside the volume only).
+// The smallest box of source positions that gather looks at, before padding; it may reach beyond the volume.
 Box3 source_box(const GatherMap& map, const Extent3& output, Interpolation interpolation);
 
-// `source` covers source_box clipped to the volume. Identity and axis-permuting maps copy voxels bit for bit.
+// The smallest box of voxels that gather reads from a volume of `volume`: source_box clipped, and where kEdge or
+// kReflect look up border voxels or mirror far ones, those too. Empty where every voxel is padding.
+Box3 read_box(const GatherMap& map, const Extent3& output, const GatherOptions& options, const Extent3& volume);
+
+// `source` covers read_box. Identity and axis-permuting maps (flips, quarter turns, whole shifts) copy voxels bit for
+// bit. One thread; the result does not depend on what else of the volume `source` holds.
 void gather_cpu(const GatherOutput& output, const VolumeView& source, const GatherMap& map,
                 const GatherOptions& options);
 

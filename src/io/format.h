@@ -32,7 +32,7 @@ class VolumeReader {
 
 struct WriteOptions {
   std::string codec;  // "" : the format's default; "none", "lzw", "deflate", "zstd", ...
-  Extent3 chunk;      // zero: the format's default
+  Extent3 chunk{};    // zero: the format's default
   int level = -1;     // of the codec; -1: its default
 };
 

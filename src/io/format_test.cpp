@@ -1,0 +1,241 @@
+// Every format in the list is held to the same promises; a new line in formats.list is tested the day it is added.
+#include "io/format.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <random>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "base/thread_pool.h"
+
+namespace vox {
+namespace {
+
+constexpr DType kStoredTypes[] = {DType::kUInt8,  DType::kInt8,  DType::kUInt16,  DType::kInt16,
+                                  DType::kUInt32, DType::kInt32, DType::kFloat32, DType::kFloat64};
+
+class Formats : public testing::Test {
+ protected:
+  Formats() : folder_(fs::temp_directory_path() / concat("voxloom-formats-", std::random_device{}())) {
+    fs::create_directories(folder_);
+    std::cout << "seed " << seed_ << '\n';
+  }
+  ~Formats() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  Volume random_volume(DType dtype, int64_t channels) {
+    VolumeInfo info;
+    info.dtype = dtype;
+    info.channels = channels;
+    info.extent = {1 + random_.below(9), 1 + random_.below(40), 1 + random_.below(40)};
+    Volume volume = allocate_volume(info);
+    with_type(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (int64_t i = 0; i < info.voxels(); ++i) {  // few values in stretches, so that packing has something to do
+        const bool extreme = random_.chance(0.1);
+        volume.data.as<T>()[i] = extreme ? std::numeric_limits<T>::max() : static_cast<T>(random_.below(5));
+      }
+    });
+    return volume;
+  }
+
+  std::string file_name(const std::string& suffix) { return (folder_ / ("volume" + suffix)).string(); }
+
+  // Calls test(entry, path, options) once for each suffix and codec that go together, default codec included.
+  using FileTest = std::function<void(const FormatEntry&, const std::string&, const WriteOptions&)>;
+  void for_each_kind_of_file(const FileTest& test) {
+    for (const FormatEntry& entry : all_formats()) {
+      if (entry.write == nullptr) continue;
+      std::vector<std::string> codecs{""};
+      codecs.insert(codecs.end(), entry.codecs.begin(), entry.codecs.end());
+      for (const std::string& codec : codecs) {
+        int accepted = 0;
+        for (const std::string& suffix : entry.suffixes) {
+          SCOPED_TRACE(concat(entry.name, " ", suffix, " codec \"", codec, "\""));
+          const WriteOptions options{.codec = codec};
+          if (!can_write(entry, file_name(suffix), options)) continue;
+          ++accepted;
+          test(entry, file_name(suffix), options);
+        }
+        EXPECT_GT(accepted, 0) << entry.name << " lists codec \"" << codec << "\", but no suffix takes it";
+      }
+    }
+  }
+
+  // Some suffixes settle the codec (.nii, .nii.gz): such a pair is refused by an Error, whatever the voxels.
+  bool can_write(const FormatEntry& entry, const std::string& path, const WriteOptions& options) {
+    fs::remove(path);
+    try {
+      entry.write(path, random_volume(DType::kUInt8, 1), options, nullptr);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_FALSE(options.codec.empty()) << error.what();
+      EXPECT_FALSE(fs::exists(path)) << "refused, but written";
+      return false;
+    }
+  }
+
+  const uint64_t seed_ = std::random_device{}();
+  Random random_{seed_, 0, 0};
+  const fs::path folder_;
+};
+
+void expect_same_voxels(const Volume& expected, const Volume& got) {
+  ASSERT_EQ(got.info.dtype, expected.info.dtype);
+  ASSERT_EQ(got.info.extent, expected.info.extent);
+  ASSERT_EQ(got.info.channels, expected.info.channels);
+  EXPECT_EQ(std::memcmp(got.data.data(), expected.data.data(), static_cast<size_t>(expected.info.bytes())), 0);
+}
+
+TEST_F(Formats, NamesAndSuffixesAreUniqueAndHelpIsGiven) {
+  std::vector<std::string> seen;
+  for (const FormatEntry& entry : all_formats()) {
+    EXPECT_FALSE(entry.help.empty()) << entry.name;
+    EXPECT_FALSE(entry.suffixes.empty()) << entry.name;
+    seen.push_back(entry.name);
+    seen.insert(seen.end(), entry.suffixes.begin(), entry.suffixes.end());
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+TEST_F(Formats, EveryTypeComesBackAsItWasWritten) {
+  ThreadPool pool(2);
+  for_each_kind_of_file([&](const FormatEntry& entry, const std::string& path, const WriteOptions& options) {
+    const std::vector<DType> all(std::begin(kStoredTypes), std::end(kStoredTypes));
+    for (const DType dtype : entry.types.empty() ? all : entry.types) {
+      SCOPED_TRACE(name_of(dtype));
+      const Volume volume = random_volume(dtype, 1);
+      write_volume(path, volume, options, &pool);
+      const Volume back = read_volume(path, &pool);
+      expect_same_voxels(volume, back);
+      EXPECT_EQ(back.info.format, entry.name);
+    }
+  });
+}
+
+TEST_F(Formats, ChannelsComeBackOrAreRefused) {
+  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+    const Volume volume = random_volume(DType::kUInt16, 3);
+    try {
+      write_volume(path, volume, options);
+    } catch (const Error&) {
+      return;
+    }
+    expect_same_voxels(volume, read_volume(path));
+  });
+}
+
+TEST_F(Formats, ABoxEqualsThatPartOfTheWhole) {
+  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+    const Volume volume = random_volume(DType::kInt16, 1);
+    write_volume(path, volume, options);
+    const auto reader = open_volume(path);
+    const Extent3 extent = volume.info.extent;
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      Box3 box;
+      for (int axis = 0; axis < 3; ++axis) {
+        box.begin[axis] = random_.below(extent[axis]);
+        box.end[axis] = box.begin[axis] + 1 + random_.below(extent[axis] - box.begin[axis]);
+      }
+      std::vector<int16_t> part(static_cast<size_t>(box.voxels())), expected;
+      reader->read(box, 0, reinterpret_cast<std::byte*>(part.data()));
+      for (int64_t z = box.begin.z; z < box.end.z; ++z)
+        for (int64_t y = box.begin.y; y < box.end.y; ++y)
+          for (int64_t x = box.begin.x; x < box.end.x; ++x)
+            expected.push_back(volume.as<int16_t>()[(z * extent.y + y) * extent.x + x]);
+      ASSERT_EQ(part, expected) << box << " of " << extent;
+    }
+  });
+}
+
+TEST_F(Formats, AFileCutAnywhereIsAnError) {
+  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+    write_volume(path, random_volume(DType::kUInt16, 1), options);
+    const std::string complete = read_file(path);
+    const int64_t size = static_cast<int64_t>(complete.size());
+    for (int repeat = 0; repeat < 40; ++repeat) {
+      const int64_t kept = repeat == 0 ? 0 : repeat == 1 ? size - 1 : random_.below(size);
+      write_file(path, complete.substr(0, static_cast<size_t>(kept)));
+      EXPECT_THROW(read_volume(path), Error) << kept << " of " << size << " bytes";
+    }
+  });
+}
+
+TEST_F(Formats, AChangedByteNeverCrashesNorAsksForMoreMemoryThanTheFileCanFill) {
+  constexpr int64_t kMostExpansion = 5000;  // lzw: 12 bits stand for at most 4096 bytes; deflate 1032:1
+  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+    write_volume(path, random_volume(DType::kUInt16, 1), options);
+    const std::string complete = read_file(path);
+    for (int repeat = 0; repeat < 150; ++repeat) {
+      std::string damaged = complete;
+      const int64_t reach = repeat % 2 == 0 ? 400 : static_cast<int64_t>(damaged.size());
+      const int64_t place = random_.below(std::min(reach, static_cast<int64_t>(damaged.size())));
+      damaged[static_cast<size_t>(place)] = static_cast<char>(random_.below(256));
+      write_file(path, damaged);
+      try {
+        const auto reader = open_volume(path);
+        ASSERT_LE(reader->info().bytes(), kMostExpansion * static_cast<int64_t>(damaged.size())) << "byte " << place;
+        read_volume(path);
+      } catch (const Error& error) {
+        EXPECT_NE(error.fault(), Fault::kBug) << error.what();
+      }
+    }
+  });
+}
+
+TEST_F(Formats, WhatIsNoVolumeIsRefusedByASentence) {
+  const auto message = [](const std::string& name) {
+    try {
+      open_volume(name);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("opened");
+  };
+  const std::string missing = file_name(".nowhere");
+  EXPECT_NE(message(missing).find("no such file"), std::string::npos);
+  EXPECT_NE(message(folder_.string()).find("folder"), std::string::npos);
+  write_file(file_name(".txt"), "no volume at all");
+  EXPECT_NE(message(file_name(".txt")).find(".nii.gz"), std::string::npos) << message(file_name(".txt"));
+  write_file(file_name(".npy"), "");
+  EXPECT_NE(message(file_name(".npy")).find("empty"), std::string::npos);
+}
+
+TEST_F(Formats, AFileWhoseFullNameExistsWinsOverADataset) {
+  const std::string plain = file_name(".npy"), with_colon = plain + ":labels.npy";
+  const Volume first = random_volume(DType::kUInt8, 1), second = random_volume(DType::kUInt8, 1);
+  write_volume(plain, first);
+  EXPECT_THROW(open_volume(with_colon), Error);  // .npy files have no datasets
+  write_volume(with_colon, second);
+  expect_same_voxels(second, read_volume(with_colon));
+  expect_same_voxels(first, read_volume(plain));
+}
+
+TEST_F(Formats, ScaleIsKeptOrRefused) {
+  Volume volume = random_volume(DType::kUInt8, 1);
+  volume.info.scale = 0.5;
+  volume.info.offset = -3;
+  for (const FormatEntry& entry : all_formats()) {
+    if (entry.write == nullptr) continue;
+    const std::string path = file_name(entry.suffixes.front());
+    if (!entry.keeps_scale) {
+      EXPECT_THROW(write_volume(path, volume), Error) << entry.name;
+      continue;
+    }
+    write_volume(path, volume);
+    const Volume back = read_volume(path);
+    EXPECT_EQ(back.info.scale, 0.5);
+    EXPECT_EQ(back.info.offset, -3);
+  }
+}
+
+}  // namespace
+}  // namespace vox

@@ -42,9 +42,15 @@ std::vector<std::string> split_items(const std::string& text) {
   return items;
 }
 
-// A list's brackets close it as a whole: [1,2],[3,4] is two items.
+// The first bracket closes at the end: [1,2],[3,4] is two items, and [ab]_[cd].tif a pattern.
 bool is_bracketed(const std::string& text) {
-  return enclosed(text, '[', ']') && split_items(text).size() == 1 && text.find("][") == std::string::npos;
+  if (!enclosed(text, '[', ']')) return false;
+  int depth = 0;
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    depth += text[i] == '[' ? 1 : text[i] == ']' ? -1 : 0;
+    if (depth == 0) return false;
+  }
+  return true;
 }
 
 // Texts keep brackets inside their items: {id}[0-9].tif is a pattern.

@@ -35,7 +35,7 @@ class TiffReader final : public VolumeReader {
   explicit TiffReader(const std::string& path) : file_(path), directory_(tiff::read_directory(file_)) {
     const tiff::StackFacts facts = tiff::stack_facts(directory_);
     if (facts.one_directory) repeat_directory(facts.images);
-    VOX_CHECK(!facts.time_series, path, ": a time series (frames and slices); expected one volume a file");
+    VOX_CHECK(!facts.time_series, path, ": a time series (frames of slices or channels); expected one volume a file");
     const Page& first = directory_.pages.front();
     const int64_t pages = static_cast<int64_t>(directory_.pages.size());
     const bool split = facts.channels > 1 && facts.images == pages && pages % facts.channels == 0;

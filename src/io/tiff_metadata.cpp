@@ -64,8 +64,10 @@ StackFacts imagej_facts(const Directory& directory) {
   const Fields fields = imagej_fields(directory.description);
   StackFacts facts;
   facts.images = count(fields, "images", 0);
-  facts.channels = count(fields, "channels", 1);
-  facts.time_series = count(fields, "frames", 1) > 1 && count(fields, "slices", 1) > 1;
+  const int64_t slices = count(fields, "slices", 1), channels = count(fields, "channels", 1);
+  // Stacks of nothing but "channels" (tifffile's guess for three axes) or "frames" are volumes all the same.
+  facts.channels = fields.contains("slices") ? channels : 1;
+  facts.time_series = count(fields, "frames", 1) > 1 && (slices > 1 || channels > 1);
   facts.one_directory = directory.pages.size() == 1 && facts.images > 1;
   const auto unit = fields.find("unit");
   if (const double spacing = number(fields, "spacing", 0); spacing != 0)

@@ -14,7 +14,7 @@ struct StackFacts {
   int64_t images = 0;  // slices times channels; 0: not said
   int64_t channels = 1;
   bool one_directory = false;  // all images lie behind one another from the first page's data on
-  bool time_series = false;    // frames as well as slices
+  bool time_series = false;    // frames as well as slices or channels
   std::optional<Spacing3> spacing;
 };
 StackFacts stack_facts(const Directory& directory);

@@ -1,5 +1,6 @@
 // Augmentation: parameters are drawn first, from (seed, sample, transform); the spatial ones compose into one map, the
-// intensity ones run on the gathered patch.
+// intensity ones run on the gathered patch. A transform is one file and one line in transforms.list; its place in the
+// list is its random stream, so that new lines go to the end.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ struct SpatialMap {
   double shift[3] = {0, 0, 0};
 };
 SpatialMap compose(const SpatialMap& first, const SpatialMap& then);  // what an output voxel sees: first, then `then`
-// For a patch of `extent` whose untransformed first voxel is `begin`. Axis-permuting maps come out exact.
+// For a patch of `extent` whose untransformed first voxel is `begin`. Flips, quarter turns and whole shifts come out
+// exact: where the centre lies between voxels on one axis and on a voxel on another, they turn about the nearest
+// point that sends voxels to voxels, half a voxel below.
 GatherMap to_gather_map(const SpatialMap& map, const Extent3& begin, const Extent3& extent);
 
 struct PatchView {  // one channel of one gathered image, float32

@@ -1,0 +1,106 @@
+#include "augment/augment.h"
+
+#include <cmath>
+
+#include "augment/spatial.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_TRANSFORM(name) TransformEntry name##_transform();
+#include "augment/transforms.list"
+#undef VOX_TRANSFORM
+
+const std::vector<TransformEntry>& all_transforms() {
+#define VOX_TRANSFORM(name) name##_transform(),
+  static const std::vector<TransformEntry> entries{
+#include "augment/transforms.list"
+  };
+#undef VOX_TRANSFORM
+  return entries;
+}
+
+Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
+                      int64_t sample) {
+  Drawn drawn;
+  if (!options.enabled) return drawn;
+  const std::vector<TransformEntry>& transforms = all_transforms();
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    if (!transforms[i].enabled(options)) continue;
+    const uint32_t stream = kTransforms + static_cast<uint32_t>(i);
+    transforms[i].draw(options, patch, spacing, Random(seed, static_cast<uint64_t>(sample), stream), drawn);
+  }
+  return drawn;
+}
+
+SpatialMap compose(const SpatialMap& first, const SpatialMap& then) {
+  SpatialMap both;
+  for (int row = 0; row < 3; ++row) {
+    both.shift[row] = then.shift[row];
+    for (int k = 0; k < 3; ++k) both.shift[row] += then.linear[row][k] * first.shift[k];
+    for (int column = 0; column < 3; ++column) {
+      both.linear[row][column] = 0;
+      for (int k = 0; k < 3; ++k) both.linear[row][column] += then.linear[row][k] * first.linear[k][column];
+    }
+  }
+  return both;
+}
+
+namespace {
+
+bool moves_voxels(const SpatialMap& map) {  // whole numbers only: no voxel needs interpolation
+  for (int row = 0; row < 3; ++row) {
+    if (map.shift[row] != std::floor(map.shift[row])) return false;
+    for (const double value : map.linear[row])
+      if (value != 0 && std::abs(value) != 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+GatherMap to_gather_map(const SpatialMap& map, const Extent3& begin, const Extent3& extent) {
+  GatherMap out;
+  const bool exact = moves_voxels(map);
+  for (int row = 0; row < 3; ++row) {
+    double first = static_cast<double>(extent[row] - 1) / 2 + map.shift[row];
+    for (int column = 0; column < 3; ++column) {
+      first -= map.linear[row][column] * (static_cast<double>(extent[column] - 1) / 2);
+      out.matrix[row][column] = static_cast<float>(map.linear[row][column]);
+    }
+    const double whole_part = std::floor(first);
+    out.origin[row] = begin[row] + static_cast<int64_t>(whole_part);
+    out.offset[row] = exact ? 0.0f : static_cast<float>(first - whole_part);
+  }
+  return out;
+}
+
+void add_map(Drawn& drawn, const SpatialMap& map) {
+  drawn.map = compose(map, drawn.map);
+}
+
+SpatialMap from_millimetres(const double (&in_mm)[3][3], const Spacing3& spacing) {
+  SpatialMap map;
+  for (int row = 0; row < 3; ++row)
+    for (int column = 0; column < 3; ++column)
+      map.linear[row][column] = in_mm[row][column] * spacing[column] / spacing[row];
+  return map;
+}
+
+double draw_between(const std::vector<double>& range, const char* option, Random& random) {
+  VOX_CHECK(range.size() == 2 && range[0] <= range[1], "augmentation.", option, " must be two numbers, low and high, ",
+            "such as -0.1,0.1");
+  return random.uniform(range[0], range[1]);
+}
+
+int checked_axis(int64_t axis, const char* option) {
+  VOX_CHECK(axis >= 0 && axis < 3, "augmentation.", option, " has axis ", axis, "; axes are 0 (z), 1 (y) and 2 (x)");
+  return static_cast<int>(axis);
+}
+
+std::string triple(const double (&values)[3]) {
+  return format_number(values[0], 4) + "," + format_number(values[1], 4) + "," + format_number(values[2], 4);
+}
+
+}  // namespace vox

@@ -1,0 +1,26 @@
+// Slants each axis along the two others, in mm.
+#include "augment/spatial.h"
+
+namespace vox {
+namespace {
+
+void draw(const AugmentationOptions& options, const Extent3&, const Spacing3& spacing, Random random, Drawn& drawn) {
+  if (!random.chance(options.shear.prob)) return;
+  double slanted[3][3];
+  std::string text;
+  for (int row = 0; row < 3; ++row) {
+    for (int column = 0; column < 3; ++column)
+      slanted[row][column] = row == column ? 1 : draw_between(options.shear.range, "shear.range", random);
+    text += (row == 0 ? "" : " ") + triple(slanted[row]);
+  }
+  add_map(drawn, from_millimetres(slanted, spacing));
+  drawn.parameters.emplace_back("shear", text);
+}
+
+}  // namespace
+
+TransformEntry shear_transform() {
+  return {"shear", "slant axes along each other", draw, [](const AugmentationOptions& o) { return o.shear.enabled; }};
+}
+
+}  // namespace vox

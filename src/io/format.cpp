@@ -1,6 +1,7 @@
 // Which format a file is, and the errors that every format shares: missing, unreadable, empty, of no known kind.
 #include "io/format.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/error.h"
@@ -109,16 +110,35 @@ Volume read_volume(const std::string& name, ThreadPool* pool) {
   return volume;
 }
 
-void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
+const FormatEntry& format_to_write(const std::string& name) {
   const FormatEntry* format = entry_by_suffix(name);
   VOX_CHECK(format != nullptr && format->write != nullptr, name,
             format == nullptr ? ": its suffix names no known format" : ": this format can be read but not written",
             "; use one of ", known_suffixes(true));
-  VOX_CHECK(format->keeps_scale || (volume.info.scale == 1 && volume.info.offset == 0), name, ": a ", format->name,
-            " file has no place for the scale ", volume.info.scale, " and offset ", volume.info.offset,
+  return *format;
+}
+
+namespace {
+
+void require_type(const std::string& name, const FormatEntry& format, DType dtype) {
+  std::vector<std::string> known;
+  for (const DType type : format.types) known.push_back(name_of(type));
+  const bool listed = std::find(format.types.begin(), format.types.end(), dtype) != format.types.end();
+  VOX_CHECK(format.types.empty() || listed, name, ": a ", format.name, " file cannot hold ", name_of(dtype),
+            "; convert to one of ", join(known, ", "));
+}
+
+}  // namespace
+
+void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
+  const FormatEntry& format = format_to_write(name);
+  const VolumeInfo& info = volume.info;
+  VOX_CHECK(info.voxels() > 0, name, ": there are no voxels to write");
+  VOX_CHECK(format.keeps_scale || (info.scale == 1 && info.offset == 0), name, ": a ", format.name,
+            " file has no place for the scale ", info.scale, " and offset ", info.offset,
             " of these voxels; convert them to real values first (--dtype float32)");
-  VOX_CHECK(volume.info.voxels() > 0, name, ": there are no voxels to write");
-  format->write(name, volume, options, pool);
+  require_type(name, format, info.dtype);
+  format.write(name, volume, options, pool);
 }
 
 }  // namespace vox

@@ -57,7 +57,9 @@ const std::vector<FormatEntry>& all_formats();
 // `name` is `path`, or `path:dataset`; a file whose full name exists wins. Error names the file and what is wrong.
 std::unique_ptr<VolumeReader> open_volume(const std::string& name);
 Volume read_volume(const std::string& name, ThreadPool* pool = nullptr);  // all channels
-// By the suffix of `name`.
+// The format that the suffix of `name` means; Error where there is none or it cannot be written.
+const FormatEntry& format_to_write(const std::string& name);
+// By the suffix of `name`, whole or not at all.
 void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options = {},
                   ThreadPool* pool = nullptr);
 

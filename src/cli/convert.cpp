@@ -1,0 +1,115 @@
+// voxloom convert INPUT OUTPUT [--dtype T] [--chunk Z,Y,X] [--codec C] [--orientation keep|RAS]
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "io/format.h"
+#include "io/orientation.h"
+
+namespace vox::cli {
+namespace {
+
+struct Arguments {
+  std::string input, output, dtype, codec, orientation = "keep";
+  std::vector<int64_t> chunk;
+};
+
+template <class To>
+bool fits(double value) {
+  if constexpr (std::is_integral_v<To>) {
+    return value >= static_cast<double>(std::numeric_limits<To>::min()) &&
+           value <= static_cast<double>(std::numeric_limits<To>::max());  // NaN compares false
+  } else {
+    return !std::isfinite(value) || std::abs(value) <= static_cast<double>(std::numeric_limits<To>::max());
+  }
+}
+
+template <class To, class From>
+void cast_voxels(const Volume& from, Volume* to, const std::string& name) {
+  const double scale = from.info.scale, offset = from.info.offset;
+  for (int64_t i = 0; i < from.info.voxels(); ++i) {
+    double value = static_cast<double>(from.as<From>()[i]) * scale + offset;
+    if constexpr (std::is_integral_v<To>) value = std::nearbyint(value);
+    VOX_CHECK(fits<To>(value), name, ": the value ", shortest(value), " does not fit into ", name_of(dtype_of<To>()),
+              "; nothing was written; choose a wider --dtype");
+    to->data.as<To>()[i] = static_cast<To>(value);
+  }
+}
+
+Volume cast(const Volume& volume, DType dtype, const std::string& name) {
+  VolumeInfo info = volume.info;
+  info.dtype = dtype;
+  info.scale = 1;
+  info.offset = 0;
+  Volume out = allocate_volume(info);
+  with_type(dtype, [&](auto to) {
+    with_type(volume.info.dtype, [&](auto from) { cast_voxels<decltype(to), decltype(from)>(volume, &out, name); });
+  });
+  return out;
+}
+
+DType parse_dtype(const std::string& name) {
+  const DType dtype = dtype_from_name(name);
+  VOX_CHECK(dtype != DType::kBFloat16, "volumes in files are never bfloat16; use float32");
+  return dtype;
+}
+
+WriteOptions write_options(const Arguments& arguments) {
+  WriteOptions options;
+  options.codec = arguments.codec;
+  const auto& chunk = arguments.chunk;
+  if (chunk.empty()) return options;
+  VOX_CHECK(chunk.size() == 3 && chunk[0] > 0 && chunk[1] > 0 && chunk[2] > 0,
+            "--chunk takes three positive numbers (z,y,x), such as 1,64,64");
+  options.chunk = {chunk[0], chunk[1], chunk[2]};
+  return options;
+}
+
+Volume turned_to_ras(const Volume& volume, const std::string& name) {
+  VOX_CHECK(volume.info.affine, name,
+            ": the file does not say how its axes lie in the world, so it cannot be turned to RAS; "
+            "use --orientation keep");
+  return apply(volume, to_ras(*volume.info.affine));
+}
+
+void run(const Arguments& arguments) {
+  const FormatEntry& format = format_to_write(arguments.output);
+  const WriteOptions options = write_options(arguments);
+  const bool ras = arguments.orientation == "RAS";
+  VOX_CHECK(ras || arguments.orientation == "keep", "--orientation is keep or RAS, not \"", arguments.orientation,
+            "\"");
+  const DType wanted = arguments.dtype.empty() ? DType::kFloat32 : parse_dtype(arguments.dtype);
+  ThreadPool pool(available_cpus());
+  Volume volume = read_volume(arguments.input, &pool);
+  const bool scaled = volume.info.scale != 1 || volume.info.offset != 0;
+  const bool changes_type = !arguments.dtype.empty() && (wanted != volume.info.dtype || scaled);
+  if (changes_type || (scaled && !format.keeps_scale)) volume = cast(volume, wanted, arguments.input);
+  if (ras) volume = turned_to_ras(volume, arguments.input);
+  write_volume(arguments.output, volume, options, &pool);
+  std::cout << "wrote " << arguments.output << ": " << volume.info.extent << ' ' << name_of(volume.info.dtype) << '\n';
+}
+
+void define(CLI::App& command) {
+  auto arguments = std::make_shared<Arguments>();
+  command.add_option("input", arguments->input, "volume to read: PATH or PATH:DATASET")->required();
+  command.add_option("output", arguments->output, "volume to write; its suffix says the format")->required();
+  command.add_option("--dtype", arguments->dtype, "type to store real values in, rounded to nearest");
+  command.add_option("--chunk", arguments->chunk, "Z,Y,X in voxels of what is packed together")->delimiter(',');
+  command.add_option("--codec", arguments->codec, "none, lzw, deflate, ...: what the format knows");
+  command.add_option("--orientation", arguments->orientation, "keep, or RAS: turn the axes by the file's affine");
+  command.callback([arguments] { run(*arguments); });
+}
+
+}  // namespace
+
+CommandEntry convert_command() {
+  return {"convert", "Write a volume in another format, type or orientation", define};
+}
+
+}  // namespace vox::cli

@@ -68,9 +68,9 @@ struct RunStatus {  // status.json, about a second old at most
   int64_t step = 0, total_steps = 0, epoch = 0, total_epochs = 0;
   std::string phase = "training";  // "loading", "training", "validation", "saving"
   std::optional<double> loss, step_ms, samples_per_s;
-  std::optional<double> data_wait;  // fraction of the time, 0..1
-  std::optional<double> host_rss_gb, gpu_mem_gb, gpu_util, eta_s;
-  std::string last_checkpoint, last_warning, heartbeat;  // filled in by RunWriter
+  std::optional<double> data_wait;                                 // fraction of the time, 0..1
+  std::optional<double> host_rss_gb, gpu_mem_gb, gpu_util, eta_s;  // gpu_util 0..1
+  std::string last_checkpoint, last_warning, heartbeat;            // filled in by RunWriter
 };
 std::optional<RunStatus> read_status(const RunFolder& run);
 void write_status(const RunFolder& run, const RunStatus& status);

@@ -34,16 +34,22 @@ class Loss {
  public:
   virtual ~Loss() = default;
   virtual at::Tensor compute(const LossInput& input) const = 0;  // a scalar
+  // Whether the value over a batch is other than the mean over its samples: the micro-batch then matters.
+  // `partial`: voxels may be ignored or masked.
+  virtual bool batch_wise(bool partial) const = 0;
 };
+
+// Mean over the voxels that count, of all samples and channels together; 0 where none does.
+at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid);
 
 struct LossContext {
   int64_t out_channels = 1;
-  bool regression = false;
 };
 
 struct LossEntry {
   std::string name, help;
   bool regression = false;  // compares values, not classes
+  bool uses_valid = true;   // voxels that do not count change nothing
   std::function<std::unique_ptr<Loss>(const Tree& params, const LossContext& context)> make;
 };
 const std::vector<LossEntry>& all_losses();
@@ -64,7 +70,7 @@ class LossSet {
   LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const;
   std::vector<std::string> term_names() const;
   bool due(size_t term, int64_t step) const;
-  // A term whose value over a batch is not the mean over its samples (batch-wise Dice): the micro-batch matters.
+  // Any term whose value over a batch is not the mean over its samples, so that the micro-batch matters.
   bool batch_wise() const;
 
  private:

@@ -42,7 +42,8 @@ at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
 at::Tensor apply(const at::Tensor& raw, const Epilogue& epilogue) {
   at::Tensor values = activate_in_place(normalize(raw, epilogue.norm), epilogue);
   if (epilogue.dropout.rate > 0) {
-    values = values * dropout_mask(epilogue.dropout, values.sizes().vec()).to(values.device(), values.scalar_type());
+    const at::Tensor mask = dropout_mask(epilogue.dropout, values.size(0), values.size(1));
+    values = values * mask.to(values.device(), values.scalar_type());
   }
   return values;
 }
@@ -90,21 +91,14 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
   return Feature::plain(apply(raw, epilogue));
 }
 
-at::Tensor dropout_mask(const Dropout& dropout, const std::vector<int64_t>& shape) {
-  at::Tensor mask = at::empty(shape, at::kFloat);
-  const int64_t per_sample = mask.numel() / std::max<int64_t>(shape[0], 1);
-  VOX_CHECK(per_sample < (int64_t{1} << 32), "dropout on ", per_sample, " elements a sample; the limit is 2^32");
+at::Tensor dropout_mask(const Dropout& dropout, int64_t samples, int64_t channels) {
+  at::Tensor mask = at::empty({samples, channels, 1, 1, 1}, at::kFloat);
   const float kept = static_cast<float>(1 / (1 - dropout.rate));
-  float* const data = mask.data_ptr<float>();
-  for (int64_t n = 0; n < shape[0]; ++n) {
-    const Random random(dropout.seed, static_cast<uint64_t>(dropout.first_sample + n),
-                        kDropoutStream + static_cast<uint32_t>(dropout.layer));
-    at::parallel_for(0, per_sample, 1 << 15, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float uniform = uniform_from_bits(random.bits_at(static_cast<uint32_t>(i)));
-        data[n * per_sample + i] = static_cast<double>(uniform) < dropout.rate ? 0.0f : kept;
-      }
-    });
+  float* value = mask.data_ptr<float>();
+  for (int64_t n = 0; n < samples; ++n) {
+    Random random(dropout.seed, static_cast<uint64_t>(dropout.first_sample + n),
+                  kDropoutStream + static_cast<uint32_t>(dropout.layer));
+    for (int64_t c = 0; c < channels; ++c) *value++ = random.chance(dropout.rate) ? 0.0f : kept;
   }
   return mask;
 }

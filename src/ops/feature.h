@@ -38,8 +38,8 @@ struct NormLayer {
 
 enum class Activation { kNone, kLeakyRelu, kRelu, kGelu };
 
-// Elements kept with probability 1 - rate, scaled by its inverse. The mask is a pure function of (seed, sample, layer,
-// element), whatever the batch a sample is in.
+// Whole channels kept with probability 1 - rate, scaled by its inverse. The mask is a pure function of (seed, sample,
+// layer, channel), whatever the batch a sample is in.
 struct Dropout {
   double rate = 0;  // 0: none
   uint64_t seed = 0;
@@ -72,7 +72,7 @@ class Feature {
 Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue = {});
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue = {});
 
-// [N, C, Z, Y, X] of 0 or 1 / (1 - rate), float32 on the CPU.
-at::Tensor dropout_mask(const Dropout& dropout, const std::vector<int64_t>& shape);
+// [samples, channels, 1, 1, 1] of 0 or 1 / (1 - rate), float32 on the CPU.
+at::Tensor dropout_mask(const Dropout& dropout, int64_t samples, int64_t channels);
 
 }  // namespace vox::ops

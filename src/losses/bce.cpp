@@ -1,0 +1,60 @@
+// Binary cross entropy of logits, each channel on its own.
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "config/params.h"
+#include "losses/loss.h"
+
+namespace vox {
+namespace {
+
+struct BceOptions {
+  double pos_weight = 1;
+  std::vector<double> class_weights;
+  void describe(Visitor& v) {
+    v.field("pos_weight", pos_weight, {.meaning = "Factor of the foreground's part", .min = 0});
+    v.field("class_weights", class_weights, {.meaning = "Factor of each channel; empty is 1", .min = 0});
+  }
+};
+
+class Bce : public Loss {
+ public:
+  explicit Bce(const BceOptions& options) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    // log(1 + exp(-x)) once, with the foreground's part weighted: stable at any logit.
+    const at::Tensor &x = input.logits, &t = input.target;
+    at::Tensor values;
+    if (options_.pos_weight == 1) {
+      values = at::binary_cross_entropy_with_logits(x, t, {}, {}, at::Reduction::None);
+    } else {
+      const at::Tensor softplus = at::log_sigmoid(x).neg();
+      values = (1 - t) * x + (1 + (options_.pos_weight - 1) * t) * softplus;
+    }
+    if (!options_.class_weights.empty()) {
+      const at::Tensor weights = at::tensor(options_.class_weights, at::kFloat).view({1, -1, 1, 1, 1});
+      values = values * weights.to(values.device(), values.scalar_type(), true);
+    }
+    return mean_of_valid(values, input.valid);
+  }
+  bool batch_wise(bool partial) const override { return partial; }
+
+ private:
+  BceOptions options_;
+};
+
+}  // namespace
+
+LossEntry bce_entry() {
+  LossEntry entry{.name = "bce", .help = "Binary cross entropy of each channel"};
+  entry.make = [](const Tree& params, const LossContext& context) -> std::unique_ptr<Loss> {
+    const auto options = parse_params<BceOptions>(params, "loss.terms: bce");
+    const size_t given = options.class_weights.size();
+    VOX_CHECK(given == 0 || static_cast<int64_t>(given) == context.out_channels, "loss.terms: bce: class_weights has ",
+              given, " entries but the network has ", context.out_channels, " channels");
+    return std::make_unique<Bce>(options);
+  };
+  return entry;
+}
+
+}  // namespace vox

@@ -1,0 +1,54 @@
+// Cross entropy of a softmax over the channels; with class weights the mean is weighted too, as torch's is.
+#include <torch/torch.h>
+
+#include "base/error.h"
+#include "config/params.h"
+#include "losses/loss.h"
+
+namespace vox {
+namespace {
+
+struct CrossEntropyOptions {
+  std::vector<double> class_weights;
+  void describe(Visitor& v) {
+    v.field("class_weights", class_weights, {.meaning = "Factor of each class; empty is 1", .min = 0});
+  }
+};
+
+class CrossEntropy : public Loss {
+ public:
+  explicit CrossEntropy(const CrossEntropyOptions& options) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    const at::Tensor index = input.classes.unsqueeze(1);
+    const at::Tensor values = input.logits.log_softmax(1).gather(1, index).neg();
+    if (options_.class_weights.empty()) return mean_of_valid(values, input.valid);
+    const at::Tensor by_class =
+        at::tensor(options_.class_weights, at::kFloat).to(values.device(), values.scalar_type(), true);
+    const at::Tensor weights = by_class.index({input.classes}).unsqueeze(1);
+    return mean_of_valid(values, input.valid.defined() ? weights * input.valid : weights);
+  }
+  bool batch_wise(bool partial) const override { return partial || !options_.class_weights.empty(); }
+
+ private:
+  CrossEntropyOptions options_;
+};
+
+}  // namespace
+
+LossEntry cross_entropy_entry() {
+  LossEntry entry{.name = "cross_entropy", .help = "Cross entropy of a softmax over two channels or more"};
+  entry.make = [](const Tree& params, const LossContext& context) -> std::unique_ptr<Loss> {
+    VOX_CHECK(context.out_channels > 1,
+              "loss.terms: cross_entropy needs two channels or more; with model.out_channels 1 use bce");
+    const auto options = parse_params<CrossEntropyOptions>(params, "loss.terms: cross_entropy");
+    const size_t given = options.class_weights.size();
+    VOX_CHECK(given == 0 || static_cast<int64_t>(given) == context.out_channels,
+              "loss.terms: cross_entropy: class_weights has ", given, " entries but the network has ",
+              context.out_channels, " channels");
+    return std::make_unique<CrossEntropy>(options);
+  };
+  return entry;
+}
+
+}  // namespace vox

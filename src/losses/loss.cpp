@@ -1,0 +1,237 @@
+#include "losses/loss.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_LOSS(name) LossEntry name##_entry();
+#include "losses/losses.list"
+#undef VOX_LOSS
+
+const std::vector<LossEntry>& all_losses() {
+#define VOX_LOSS(name) name##_entry(),
+  static const std::vector<LossEntry> entries{
+#include "losses/losses.list"
+  };
+#undef VOX_LOSS
+  return entries;
+}
+
+at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid) {
+  if (!valid.defined()) return values.mean();
+  const double channels = static_cast<double>(values.size(1)) / static_cast<double>(valid.size(1));
+  const at::Tensor counted = valid.sum() * channels;
+  // A sum of weights may be any positive number: only an exact zero is replaced.
+  return (values * valid).sum() / at::where(counted > 0, counted, at::ones_like(counted));
+}
+
+std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels) {
+  const auto named = [](const char* name) {
+    LossTerm term;
+    term.name = name;
+    return term;
+  };
+  if (data.target == "regression") return {named("mae")};
+  return {named("dice"), named(out_channels == 1 ? "bce" : "cross_entropy")};
+}
+
+namespace {
+
+const LossEntry& find_loss(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LossEntry& entry : all_losses()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  const std::string meant = nearest(name, names);
+  throw Error(concat("loss.terms: no loss is called \"", name, "\"; there is ", join(names, ", "),
+                     meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
+}
+
+// torch's "nearest": element floor(i * in / out).
+at::Tensor resize_nearest(const at::Tensor& values, at::IntArrayRef size) {
+  at::Tensor result = values;
+  for (int64_t axis = 2; axis < 5; ++axis) {
+    const int64_t from = values.size(axis), to = size[static_cast<size_t>(axis)];
+    if (from == to) continue;
+    VOX_ASSERT(to > 0 && to < from);
+    if (from % to == 0) {
+      result = result.slice(axis, 0, from, from / to);
+    } else {
+      const at::Tensor index = at::arange(to, at::TensorOptions(at::kLong).device(values.device()));
+      result = result.index_select(axis, (index * from).floor_divide(to));
+    }
+  }
+  return result;
+}
+
+std::vector<double> head_weights(const LossOptions& options, size_t heads) {
+  std::vector<double> weights = options.deep_supervision_weights;
+  if (heads == 1) return {1.0};
+  VOX_CHECK(weights.empty() || weights.size() == heads, "loss.deep_supervision_weights has ", weights.size(),
+            " entries but the network has ", heads, " outputs; give one per output, the finest first, or none");
+  if (!weights.empty()) return weights;
+  for (size_t i = 0; i < heads; ++i) weights.push_back(std::ldexp(1.0, -static_cast<int>(i)));
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+}  // namespace
+
+struct LossSet::Impl {
+  struct Term {
+    std::string label;  // the name, numbered where it comes twice
+    LossTerm options;
+    std::unique_ptr<Loss> loss;
+  };
+
+  LossOptions options;
+  bool regression = false, partial = false;
+  int64_t out_channels = 1, ignore_label = -1;
+  std::vector<int64_t> class_values;  // label value of each class, where that is not 0, 1, 2, ...
+  std::vector<Term> terms;
+
+  void add_term(const LossTerm& term);
+  void set_class_values(const DataOptions& data);
+  at::Tensor valid_voxels(const Targets& targets) const;
+  at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid) const;
+  LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid) const;
+};
+
+void LossSet::Impl::add_term(const LossTerm& term) {
+  const LossEntry& entry = find_loss(term.name);
+  VOX_CHECK(entry.regression == regression, "loss.terms: ", term.name, " is for ",
+            entry.regression ? "regression" : "segmentation", " but data.target is ",
+            regression ? "regression" : "segmentation");
+  VOX_CHECK(term.every >= 1 && term.start_step >= 0, "loss.terms: ", term.name, ": every is ", term.every,
+            " and start_step ", term.start_step, "; expected at least 1 and 0");
+  const auto same =
+      std::count_if(terms.begin(), terms.end(), [&](const Term& t) { return t.options.name == term.name; });
+  const std::string label = same == 0 ? term.name : concat(term.name, "_", same + 1);
+  terms.push_back({label, term, entry.make(term.params, {.out_channels = out_channels})});
+}
+
+void LossSet::Impl::set_class_values(const DataOptions& data) {
+  for (const int64_t value : data.labels) {
+    if (value != data.ignore_label) class_values.push_back(value);
+  }
+  std::sort(class_values.begin(), class_values.end());
+  std::vector<int64_t> plain(class_values.size());
+  std::iota(plain.begin(), plain.end(), int64_t{0});
+  if (class_values == plain) class_values.clear();
+}
+
+at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
+  at::Tensor valid;
+  if (!regression && ignore_label >= 0) valid = targets.label != ignore_label;
+  if (targets.mask.defined()) {
+    const at::Tensor inside = targets.mask != 0;
+    valid = valid.defined() ? valid & inside : inside;
+  }
+  return valid;
+}
+
+at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& valid) const {
+  at::Tensor classes = label.to(at::kLong);
+  if (valid.defined()) classes = at::where(valid, classes, at::zeros_like(classes));
+  if (!class_values.empty()) {
+    const at::Tensor values = at::tensor(class_values, at::kLong).to(label.device(), at::kLong, true);
+    classes = at::bucketize(classes, values);
+  }
+  if (label.is_cpu() && classes.numel() > 0) {  // a check here waits for nothing
+    const int64_t largest = classes.max().item<int64_t>();
+    VOX_CHECK(largest < out_channels, "the label has class ", largest, " but the network has ", out_channels,
+              " channels; set model.out_channels to ", largest + 1, " or data.ignore_label to that value");
+  }
+  return classes.clamp(0, out_channels - 1);
+}
+
+LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid) const {
+  LossInput input;
+  input.logits = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  const at::ScalarType type = input.logits.scalar_type();
+  const at::Tensor label = resize_nearest(targets.label, logits.sizes());
+  const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
+  if (counted.defined()) input.valid = counted.to(type);
+  if (regression) {
+    VOX_CHECK(label.size(1) == out_channels, "the target has ", label.size(1), " channels but the network has ",
+              out_channels, "; set model.out_channels");
+    input.target = label.to(type);
+  } else if (out_channels == 1) {
+    input.target = (label > 0).to(type);
+  } else {
+    const at::Tensor classes = classes_of(label, counted);
+    const at::Tensor channel = at::arange(out_channels, classes.options()).view({1, -1, 1, 1, 1});
+    input.target = (classes == channel).to(type);
+    input.classes = classes.squeeze(1);
+  }
+  return input;
+}
+
+LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+  impl_->regression = data.target == "regression";
+  impl_->partial = data.ignore_label >= 0 || !data.mask.empty();
+  impl_->out_channels = out_channels;
+  impl_->ignore_label = data.ignore_label;
+  impl_->set_class_values(data);
+  for (const LossTerm& term : options.terms.empty() ? default_terms(data, out_channels) : options.terms) {
+    impl_->add_term(term);
+  }
+}
+
+LossSet::~LossSet() = default;
+
+bool LossSet::due(size_t term, int64_t step) const {
+  const LossTerm& options = impl_->terms[term].options;
+  return step >= options.start_step && (step - options.start_step) % options.every == 0;
+}
+
+std::vector<std::string> LossSet::term_names() const {
+  std::vector<std::string> names;
+  for (const Impl::Term& term : impl_->terms) names.push_back(term.label);
+  return names;
+}
+
+bool LossSet::batch_wise() const {
+  return std::any_of(impl_->terms.begin(), impl_->terms.end(),
+                     [&](const Impl::Term& term) { return term.loss->batch_wise(impl_->partial); });
+}
+
+LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const {
+  VOX_ASSERT(!logits.empty());
+  const std::vector<double> weights = head_weights(impl_->options, logits.size());
+  const at::Tensor valid = impl_->valid_voxels(targets);
+  std::vector<at::Tensor> values(impl_->terms.size());
+  for (size_t head = 0; head < logits.size(); ++head) {
+    if (weights[head] == 0) continue;
+    const LossInput input = impl_->input_for(logits[head], targets, valid);
+    for (size_t t = 0; t < values.size(); ++t) {
+      if (!due(t, step)) continue;
+      const at::Tensor value = impl_->terms[t].loss->compute(input) * weights[head];
+      values[t] = values[t].defined() ? values[t] + value : value;
+    }
+  }
+  LossResult result;
+  for (size_t t = 0; t < values.size(); ++t) {
+    const Impl::Term& term = impl_->terms[t];
+    result.terms.emplace_back(term.label, std::nullopt);
+    if (!values[t].defined()) continue;
+    result.terms.back().second = values[t].detach();
+    const at::Tensor weighted = values[t] * (term.options.weight * static_cast<double>(term.options.every));
+    result.total = result.total.defined() ? result.total + weighted : weighted;
+  }
+  // Between the steps of rare terms nothing may be due: a zero that still has a gradient keeps the step whole.
+  if (!result.total.defined()) result.total = logits[0].to(at::kFloat).sum() * 0;
+  return result;
+}
+
+}  // namespace vox

@@ -1,0 +1,32 @@
+// Mean absolute error over every voxel, masked or not.
+#include <torch/torch.h>
+
+#include "config/params.h"
+#include "losses/loss.h"
+
+namespace vox {
+namespace {
+
+struct MaeOptions {
+  void describe(Visitor&) {}
+};
+
+class Mae : public Loss {
+ public:
+  at::Tensor compute(const LossInput& input) const override { return at::l1_loss(input.logits, input.target); }
+  bool batch_wise(bool) const override { return false; }
+};
+
+}  // namespace
+
+LossEntry mae_entry() {
+  LossEntry entry{.name = "mae", .help = "Mean absolute error over every voxel", .regression = true};
+  entry.uses_valid = false;
+  entry.make = [](const Tree& params, const LossContext&) -> std::unique_ptr<Loss> {
+    parse_params<MaeOptions>(params, "loss.terms: mae");
+    return std::make_unique<Mae>();
+  };
+  return entry;
+}
+
+}  // namespace vox

@@ -1,0 +1,132 @@
+#include "nets/parameters.h"
+
+#include <torch/torch.h>
+
+#include "base/error.h"
+
+namespace vox {
+namespace {
+
+bool stays_full(const ParameterSpec& spec) {
+  return spec.full_precision || spec.kind == ParameterKind::kNormScale || spec.kind == ParameterKind::kNormShift;
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  return concat(shape);
+}
+
+}  // namespace
+
+int ParameterSet::add(const ParameterSpec& spec) {
+  const int index = static_cast<int>(parameters_.size());
+  VOX_ASSERT(index_.emplace(spec.name, index).second);
+  Parameter parameter;
+  parameter.spec = spec;
+  parameter.master = at::zeros(spec.shape, at::kFloat);
+  make_leaf(parameter);
+  parameters_.push_back(std::move(parameter));
+  return index;
+}
+
+Parameter* ParameterSet::find(const std::string& name) {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &parameters_[static_cast<size_t>(found->second)];
+}
+
+int64_t ParameterSet::count() const {
+  int64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.master.numel();
+  return count;
+}
+
+void ParameterSet::make_leaf(Parameter& parameter) {
+  parameter.grad.reset();
+  parameter.master = parameter.master.detach();
+  if (compute_type_ == at::kFloat || stays_full(parameter.spec)) {
+    parameter.value = parameter.master;
+  } else {
+    parameter.value = parameter.master.to(compute_type_);
+  }
+  parameter.value.set_requires_grad(true);
+}
+
+void ParameterSet::set_compute_type(at::ScalarType type) {
+  VOX_ASSERT(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+  compute_type_ = type;
+  for (Parameter& parameter : parameters_) make_leaf(parameter);
+}
+
+void ParameterSet::to(const at::Device& target) {
+  for (Parameter& parameter : parameters_) {
+    parameter.master = parameter.master.detach().to(target);
+    if (parameter.ema.defined()) parameter.ema = parameter.ema.to(target);
+    make_leaf(parameter);
+  }
+}
+
+at::Device ParameterSet::device() const {
+  return parameters_.empty() ? at::Device(at::kCPU) : parameters_.front().master.device();
+}
+
+void ParameterSet::to(at::MemoryFormat format) {
+  format_ = format;
+  for (Parameter& parameter : parameters_) {
+    if (parameter.master.dim() != 5) continue;
+    parameter.master = parameter.master.detach().contiguous(format);
+    if (parameter.ema.defined()) parameter.ema = parameter.ema.contiguous(format);
+    make_leaf(parameter);
+  }
+}
+
+void ParameterSet::collect_grads() {
+  const at::NoGradGuard no_grad;
+  for (Parameter& parameter : parameters_) {
+    at::Tensor& left = parameter.value.mutable_grad();
+    if (!left.defined()) continue;
+    if (parameter.value.is_same(parameter.master)) {
+      parameter.grad = left;  // autograd itself adds to it at the next backward
+      continue;
+    }
+    if (parameter.grad.defined()) {
+      parameter.grad.add_(left);
+    } else {
+      parameter.grad = at::empty_like(parameter.master).copy_(left);
+    }
+    left.reset();
+  }
+}
+
+void ParameterSet::zero_grads(ZeroGrads how) {
+  for (Parameter& parameter : parameters_) {
+    if (how == ZeroGrads::kRelease) {
+      parameter.grad.reset();
+      parameter.value.mutable_grad().reset();
+    } else if (parameter.grad.defined()) {
+      parameter.grad.zero_();
+    }
+  }
+}
+
+void ParameterSet::refresh_shadows() {
+  const at::NoGradGuard no_grad;
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.value.is_same(parameter.master)) parameter.value.copy_(parameter.master);
+  }
+}
+
+void ParameterSet::start_ema() {
+  for (Parameter& parameter : parameters_) parameter.ema = parameter.master.detach().clone();
+}
+
+void ParameterSet::load(const std::string& name, const at::Tensor& values) {
+  Parameter* parameter = find(name);
+  VOX_CHECK(parameter != nullptr, "the network has no parameter \"", name, "\"");
+  VOX_CHECK(parameter->master.sizes() == values.sizes(), "parameter \"", name, "\" is ", shape_text(values.sizes()),
+            " in the file but ", shape_text(parameter->master.sizes()),
+            " in the network; were model.filters or another model option changed?");
+  const at::NoGradGuard no_grad;
+  parameter->master.copy_(values);
+  if (!parameter->value.is_same(parameter->master)) parameter->value.copy_(parameter->master);
+}
+
+}  // namespace vox

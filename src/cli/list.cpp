@@ -1,29 +1,209 @@
-// voxloom list networks|losses|...: what this build knows, from the registries themselves.
+// voxloom list networks|losses|...: what this build knows, from the registries themselves. A new listing is one
+// function that returns a table and one line in all_listings(). The --markdown form is docs/reference/<what>.md.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
+#include "augment/augment.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
+#include "config/config.h"
 #include "io/format.h"
+#include "losses/loss.h"
+#include "metrics/metric.h"
+#include "nets/registry.h"
+#include "patch/sampler.h"
 
 namespace vox::cli {
 namespace {
 
-void run_list(const std::string& what) {
-  VOX_CHECK(false, "nothing known of ", what);
+using Row = std::vector<std::string>;
+struct Table {
+  Row columns;
+  std::vector<Row> rows;
+  std::string heading{};  // of a part of a page; empty: the page has one part
+  std::string intro{};
+};
+struct Listing {
+  const char *what, *help;
+  std::vector<Table> (*tables)();
+  const char* intro = "";  // of the page
+};
+
+constexpr const char* kAboutOptions = R"(
+A recipe is a YAML file with these sections; what it leaves out keeps its default. On the command line `key=value`
+overrides it: lists are `model.filters=32,64,128` or `[32,64,128]`, lists of groups are YAML, as in
+`loss.terms="[{name: dice}, {name: bce, weight: 0.5}]"`. Sizes are z,y,x; one number is a cube.
+
+`extends: other.yaml` (or a list of files) starts from another recipe. `${VAR}` in a value is the environment variable.
+Paths are relative to the file they stand in; on the command line to the current folder where they exist there, else to
+the recipe. An unknown key is an error; a repeated one takes its last value, with a warning.
+)";
+
+template <class Entry>
+std::vector<Table> names_and_help(const std::vector<Entry>& entries) {
+  Table table{{"name", "help"}, {}};
+  for (const Entry& entry : entries) table.rows.push_back({entry.name, entry.help});
+  return {table};
+}
+
+std::vector<Table> formats() {
+  Table table{{"name", "help", "suffixes", "written_codecs"}, {}};
+  for (const FormatEntry& entry : all_formats()) {
+    const std::string codecs = entry.write ? join(entry.codecs, ", ") : "read only";
+    table.rows.push_back({entry.name, entry.help, join(entry.suffixes, ", "), codecs});
+  }
+  return {table};
+}
+
+std::vector<Table> options() {
+  std::vector<Table> sections;
+  for (const OptionRow& row : option_rows()) {
+    const std::string section = row.key.substr(0, row.key.find('.'));
+    if (sections.empty() || sections.back().heading != section)
+      sections.push_back({{"key", "type", "default", "range", "unit", "meaning"}, {}, section});
+    sections.back().rows.push_back({row.key, row.type, row.default_value, row.range, row.unit, row.meaning});
+  }
+  return sections;
+}
+
+std::vector<Table> aliases() {
+  Table mapped{{"alias", "canonical", "note"}, {}, "Names from the field", "Each is mapped, and said once."};
+  Table ignored{mapped.columns, {}, "Accepted without effect"};
+  ignored.intro = "In the sections system, model, data and training, and outside of any.";
+  for (const AliasRow& row : alias_rows())
+    (row.canonical.empty() ? ignored : mapped).rows.push_back({row.alias, row.canonical, row.note});
+  return {mapped, ignored};
+}
+
+std::vector<Table> metrics() {
+  Table table{{"task", "score", "better", "help"}, {}};
+  for (const MetricEntry& entry : all_metrics())
+    for (const ScoreInfo& score : entry.scores)
+      table.rows.push_back(
+          {entry.name, score.name, score.better == ScoreInfo::Better::kHigher ? "higher" : "lower", score.help});
+  return {table};
+}
+
+const std::vector<Listing>& all_listings() {
+  static const std::vector<Listing> listings{
+      {"networks", "Networks", [] { return names_and_help(all_networks()); }},
+      {"losses", "Losses", [] { return names_and_help(all_losses()); }},
+      {"metrics", "Scores of each task", metrics},
+      {"formats", "File formats of volumes", formats},
+      {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
+      {"samplers", "Ways to choose where patches are cut", [] { return names_and_help(all_samplers()); }},
+      {"commands", "Commands of this program", [] { return names_and_help(all_commands()); }},
+      {"options", "Options of a recipe", options, kAboutOptions},
+      {"aliases", "Options by the names other trainers give them", aliases},
+  };
+  return listings;
+}
+
+std::vector<Table> listings_themselves() {
+  Table table{{"name", "help"}, {}};
+  for (const Listing& listing : all_listings()) table.rows.push_back({listing.what, listing.help});
+  return {table};
+}
+
+const Listing& find_listing(const std::string& what) {
+  static const Listing overview{"lists", "What can be listed", listings_themselves};
+  if (what.empty()) return overview;
+  const auto& all = all_listings();
+  return *std::find_if(all.begin(), all.end(), [&](const Listing& listing) { return listing.what == what; });
+}
+
+void print_json(const Listing& listing) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Table& table : listing.tables()) {
+    for (const Row& row : table.rows) {
+      nlohmann::ordered_json object;
+      for (size_t i = 0; i < row.size(); ++i) object[table.columns[i]] = row[i];
+      rows.push_back(std::move(object));
+    }
+  }
+  std::cout << rows.dump(2) << '\n';
+}
+
+std::string markdown_cell(const std::string& text, bool is_code) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return is_code && !text.empty() ? "`" + escaped + "`" : escaped;
+}
+
+void print_markdown(const Table& table) {
+  if (!table.heading.empty()) std::cout << "\n## " << table.heading << '\n';
+  if (!table.intro.empty()) std::cout << '\n' << table.intro << '\n';
+  std::cout << "\n| " << join(table.columns, " | ") << " |\n|";
+  for (size_t i = 0; i < table.columns.size(); ++i) std::cout << "---|";
+  std::cout << '\n';
+  for (const Row& row : table.rows) {
+    std::cout << '|';
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string& column = table.columns[i];
+      const bool is_code = i == 0 || column == "default" || column == "canonical";
+      std::cout << ' ' << markdown_cell(row[i], is_code) << " |";
+    }
+    std::cout << '\n';
+  }
+}
+
+void print_page(const Listing& listing) {
+  std::cout << "# " << listing.help << "\n\nWritten by `voxloom list " << listing.what << " --markdown`.\n"
+            << listing.intro;
+  for (const Table& table : listing.tables()) print_markdown(table);
+  if (std::string(listing.what) == "options")  // one page holds every name a recipe may use
+    for (const Table& table : aliases()) print_markdown(table);
+}
+
+void print_plain(const Listing& listing) {
+  for (const Table& table : listing.tables()) {
+    std::vector<size_t> widths(table.columns.size());
+    for (const Row& row : table.rows)
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    if (!table.heading.empty()) std::cout << table.heading << '\n';
+    for (const Row& row : table.rows) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i)
+        if (widths[i] > 0) line += (line.empty() ? "" : "  ") + row[i] + std::string(widths[i] - row[i].size(), ' ');
+      std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+    }
+  }
+}
+
+struct ListArguments {
+  std::string what;
+  bool json = false, markdown = false;
+};
+
+void run_list(const ListArguments& arguments) {
+  const Listing& listing = find_listing(arguments.what);
+  if (arguments.json)
+    print_json(listing);
+  else if (arguments.markdown)
+    print_page(listing);
+  else
+    print_plain(listing);
 }
 
 void define(CLI::App& command) {
-  auto what = std::make_shared<std::string>();
-  command.add_option("what", *what, "networks, losses, ...")->required();
-  command.callback([what] { run_list(*what); });
+  auto arguments = std::make_shared<ListArguments>();
+  std::vector<std::string> names;
+  for (const Listing& listing : all_listings()) names.push_back(listing.what);
+  command.add_option("what", arguments->what, "What to list; absent: what there is to list")
+      ->check(CLI::IsMember(names));
+  auto* json = command.add_flag("--json", arguments->json, "One JSON list on standard output");
+  command.add_flag("--markdown", arguments->markdown, "The page of docs/reference")->excludes(json);
+  command.callback([arguments] { run_list(*arguments); });
 }
 
 }  // namespace
 
 CommandEntry list_command() {
-  return {"list", "What this build knows: networks, losses, formats, options, ...", define};
+  return {"list", "What this build knows: formats, transforms, options, ...", define};
 }
 
 }  // namespace vox::cli

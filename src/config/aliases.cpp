@@ -47,8 +47,7 @@ constexpr std::array kWithoutEffect{
     WithoutEffect{"benchmark", kOwnChoice},
     WithoutEffect{"cudnn_benchmark", kOwnChoice},
 };
-// Where the field's trainers write those; "" is the top level.
-constexpr std::array<const char*, 5> kSectionsOfTheField{"system", "model", "data", "training", ""};
+constexpr std::array<const char*, 4> kSectionsOfTheField{"system", "model", "data", "training"};  // or none
 
 const WithoutEffect* find_without_effect(const std::string& key) {
   std::vector<std::string> path = split(key, '.');
@@ -88,9 +87,7 @@ std::vector<AliasRow> alias_rows() {
   for (const Renamed& entry : kRenamed) rows.push_back({entry.alias, entry.canonical, ""});
   for (const Reworded& entry : kReworded)
     rows.push_back({concat(entry.key, ": ", entry.alias), concat(entry.key, ": ", entry.canonical), ""});
-  for (const WithoutEffect& entry : kWithoutEffect)
-    for (const char* section : kSectionsOfTheField)
-      rows.push_back({concat(section, *section ? "." : "", entry.name), "", entry.why});
+  for (const WithoutEffect& entry : kWithoutEffect) rows.push_back({entry.name, "", entry.why});
   return rows;
 }
 

@@ -53,6 +53,17 @@ TEST(Aliases, EveryRowNamesAnOptionAndLoads) {
   }
 }
 
+TEST(Aliases, NamesWithoutEffectLoadInEverySectionOfTheField) {
+  for (const AliasRow& row : alias_rows()) {
+    if (!row.canonical.empty()) continue;
+    for (const std::string section : {"system.", "model.", "data.", "training."}) {
+      const Config config = parse_config("", "/", {section + row.alias + "=true"});
+      EXPECT_EQ(report_of(config, section + row.alias).use, KeyUse::kNoEffect);
+    }
+  }
+  EXPECT_THAT(error_of("monitor: {pin_memory: true}"), HasSubstr("unknown option"));
+}
+
 TEST(Aliases, AreSaidOnce) {
   const Folder folder;
   folder.write("a.yaml", "training: {workers: 1}\n");

@@ -43,7 +43,8 @@ struct OptionRow {
 };
 std::vector<OptionRow> option_rows();
 struct AliasRow {
-  std::string alias, canonical, note;  // canonical is empty for a key that is accepted and does nothing
+  // canonical is empty for a name that is accepted and does nothing, in system, model, data, training or outside
+  std::string alias, canonical, note;
 };
 std::vector<AliasRow> alias_rows();
 

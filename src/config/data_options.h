@@ -11,9 +11,7 @@ struct SynthOptions {  // data.synth: made under a lock where absent
   int64_t seed = 0;
 
   void describe(Visitor& v) {
-    v.field("kind", kind,
-            {.meaning = "Synthetic data to make where it is absent; empty is none",
-             .choices = {"", "scroll", "dose", "mitochondria"}});
+    v.field("kind", kind, {.meaning = "Synthetic data to make where it is absent; empty is none"});
     v.field("count", count, {.meaning = "Volumes to make", .min = 1, .max = 1e6});
     v.field("size", size, {.meaning = "Size of each", .unit = "voxels", .min = 8, .max = 65536});
     v.field("seed", seed, {.meaning = "The same seed makes the same volumes", .min = 0});
@@ -39,7 +37,7 @@ struct CaseEntry {  // data.cases: an explicit list
     v.field("images", images, {.meaning = "One file per channel, under data.root"});
     v.field("label", label, {.meaning = "File of the label, under data.root"});
     v.field("mask", mask, {.meaning = "File of the mask, under data.root"});
-    v.field("split", split, {.meaning = "Split of the case", .choices = {"", "train", "validation", "test"}});
+    v.field("split", split, {.meaning = "Split of the case: train, validation or test; empty is drawn"});
   }
   bool operator==(const CaseEntry&) const = default;
 };

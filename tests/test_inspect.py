@@ -1,0 +1,132 @@
+"""`inspect` of a volume file, against numpy; its memory does not grow with the file."""
+import gzip
+import json
+import subprocess
+import sys
+
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+
+from conftest import PROGRAM
+
+
+def inspect(voxloom, path):
+    return json.loads(voxloom("inspect", path, "--json").stdout)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".nii.gz", ".tif"])
+def test_statistics_are_those_of_numpy(voxloom, draw, tmp_path, suffix):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    array = generator.normal(draw.choice([0, 30000]), 2, (9, 31, 17)).astype("float32")
+    np.save(tmp_path / "a.npy", array)
+    if suffix != ".npy":
+        voxloom("convert", tmp_path / "a.npy", tmp_path / f"a{suffix}")
+    facts = inspect(voxloom, tmp_path / f"a{suffix}")
+    wide = array.astype("float64")
+    assert facts["shape"] == [9, 31, 17] and facts["dtype"] == "float32"
+    assert facts["minimum"] == wide.min() and facts["maximum"] == wide.max()
+    assert facts["mean"] == pytest.approx(wide.mean(), rel=1e-12, abs=1e-9)
+    assert facts["std"] == pytest.approx(wide.std(), rel=1e-9)
+    assert facts["labels"] is None
+    assert [p for p in facts["problems"] if "sform" not in p] == []
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "int32", "float32"])
+def test_labels_are_counted(voxloom, draw, tmp_path, dtype):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    values = [0, 1, 2, 100] if np.dtype(dtype).kind == "u" else [-3, 0, 1, 100]
+    array = generator.choice(values, (5, 20, 30)).astype(dtype)
+    np.save(tmp_path / "a.npy", array)
+    found, counts = np.unique(array, return_counts=True)
+    assert inspect(voxloom, tmp_path / "a.npy")["labels"] == {
+        str(int(v)): int(n) for v, n in zip(found, counts)}
+
+
+def test_many_values_are_no_labels(voxloom, tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6000, dtype="uint16").reshape(10, 20, 30))
+    assert inspect(voxloom, tmp_path / "a.npy")["labels"] is None
+
+
+def test_slope_and_spacing_of_nifti(voxloom, tmp_path):
+    affine = np.diag([2.0, 3.0, 4.0, 1])
+    image = nibabel.Nifti1Image(np.arange(24, dtype="int16").reshape(2, 3, 4), affine)
+    image.header.set_slope_inter(0.5, -4)
+    nibabel.save(image, tmp_path / "a.nii")
+    facts = inspect(voxloom, tmp_path / "a.nii")
+    values = nibabel.load(tmp_path / "a.nii").get_fdata()
+    assert facts["shape"] == [4, 3, 2] and facts["spacing"] == [4, 3, 2]
+    assert (facts["minimum"], facts["maximum"]) == (values.min(), values.max())
+    assert facts["mean"] == pytest.approx(values.mean())
+    assert facts["dtype"] == "int16" and facts["problems"] == []
+
+
+def test_what_is_wrong_is_said(voxloom, draw, tmp_path):
+    array = np.random.default_rng(0).normal(size=(6, 7, 8)).astype("float32")
+    place = tuple(draw.randrange(n) for n in array.shape)
+    array[place] = draw.choice([np.nan, np.inf, -np.inf])
+    np.save(tmp_path / "a.npy", array)
+    facts = inspect(voxloom, tmp_path / "a.npy")
+    assert len(facts["problems"]) == 1
+    assert facts["problems"][0].startswith("1 values") and "%d,%d,%d" % place in facts["problems"][0]
+    assert facts["maximum"] == array[np.isfinite(array)].max()
+
+    np.save(tmp_path / "b.npy", np.full((2, 3, 4), 7, "uint8"))
+    assert "same value, 7" in inspect(voxloom, tmp_path / "b.npy")["problems"][0]
+
+    np.save(tmp_path / "c.npy", np.full((2, 3, 4), np.nan, "float32"))
+    facts = inspect(voxloom, tmp_path / "c.npy")
+    assert facts["minimum"] is None and facts["mean"] is None and "24 values" in facts["problems"][0]
+
+    image = nibabel.Nifti1Image(np.arange(24, dtype="uint8").reshape(2, 3, 4), np.diag([1, 1, 50.0, 1]))
+    nibabel.save(image, tmp_path / "d.nii")
+    assert any("tenfold" in p for p in inspect(voxloom, tmp_path / "d.nii")["problems"])
+    image.set_sform(None, code=0)
+    image.set_qform(None, code=0)
+    nibabel.save(image, tmp_path / "e.nii")
+    assert any("sform" in p for p in inspect(voxloom, tmp_path / "e.nii")["problems"])
+
+
+def test_text_says_the_same(voxloom, tmp_path):
+    array = np.zeros((3, 4, 5), "uint8")
+    array[1] = 2
+    np.save(tmp_path / "a.npy", array)
+    text = voxloom("inspect", tmp_path / "a.npy").stdout
+    assert "3x4x5" in text and "uint8" in text and "2: 20 voxels" in text and "no problems" in text
+
+
+def test_tiff_stack(voxloom, tmp_path):
+    array = np.random.default_rng(1).integers(0, 60000, (5, 33, 47), dtype="uint16")
+    tifffile.imwrite(tmp_path / "a.tif", array, compression="zlib", photometric="minisblack")
+    facts = inspect(voxloom, tmp_path / "a.tif")
+    assert facts["shape"] == [5, 33, 47] and facts["dtype"] == "uint16"
+    assert facts["mean"] == pytest.approx(array.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".nii.gz"])
+def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
+    """A file of 400 MiB is inspected in a quarter of that (the program itself and its libraries included)."""
+    path = tmp_path / f"a{suffix}"
+    shape = (400, 1024, 1024)
+    if suffix == ".npy":
+        np.save(path, np.zeros(shape, "uint8"))
+    else:
+        header = nibabel.Nifti1Header()
+        header.set_data_shape(shape[::-1])
+        header.set_data_dtype("uint8")
+        header["vox_offset"] = 352
+        with gzip.open(path, "wb", compresslevel=1) as file:
+            file.write(header.binaryblock + bytes(4))
+            for _ in range(shape[0]):
+                file.write(bytes(shape[1] * shape[2]))
+    small = tmp_path / "small.npy"
+    np.save(small, np.zeros((4, 4, 4), "uint8"))
+
+    def peak_kib(name):
+        code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+        return int(subprocess.run([sys.executable, "-c", code, str(PROGRAM), "inspect", str(name)], check=True,
+                                  capture_output=True, text=True).stdout)
+
+    assert peak_kib(path) - peak_kib(small) < 100 * 1024

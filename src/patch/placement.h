@@ -1,0 +1,28 @@
+// What the samplers share: which case a sample visits, and where a patch may begin.
+#pragma once
+
+#include "base/random.h"
+#include "patch/sampler.h"
+
+namespace vox {
+
+// Place of `index` in a shuffle of 0 .. count-1 that `random` keys: a swap-or-not network (Hoang, Morris and Rogaway
+// 2012), a permutation for any count that is computed one element at a time.
+int64_t shuffled(int64_t index, int64_t count, const Random& random);
+
+// The case that a sample is cut from: runs of data.patches_per_case samples visit one case, and each pass over the
+// cases visits every one once, in an order of its own.
+int64_t visited_case(const SamplerSetup& setup, uint64_t seed, int64_t sample);
+int64_t samples_per_visit_pass(const SamplerSetup& setup);
+
+// Begin of a patch about `centre`, moved so that it lies inside the volume; centred where it is larger.
+Extent3 place_about(const Extent3& centre, const Extent3& patch, const Extent3& volume);
+
+// Any place inside the volume, each equally likely; centred where the patch is larger.
+Extent3 place_uniformly(const Extent3& patch, const Extent3& volume, Random& random);
+
+inline Random patch_random(uint64_t seed, int64_t sample) {
+  return Random(seed, static_cast<uint64_t>(sample), kPatchStream);
+}
+
+}  // namespace vox

@@ -1,0 +1,174 @@
+#include "volume/preprocess.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/span.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_PREPROCESS(name) PreprocessEntry name##_preprocess();
+#include "volume/preprocess.list"
+#undef VOX_PREPROCESS
+
+const std::vector<PreprocessEntry>& all_preprocess_steps() {
+#define VOX_PREPROCESS(name) name##_preprocess(),
+  static const std::vector<PreprocessEntry> entries{
+#include "volume/preprocess.list"
+  };
+#undef VOX_PREPROCESS
+  return entries;
+}
+
+namespace {
+
+const PreprocessEntry& entry_of(const std::string& name) {
+  std::vector<std::string> known;
+  for (const PreprocessEntry& entry : all_preprocess_steps()) {
+    if (entry.name == name) return entry;
+    known.push_back(entry.name);
+  }
+  const std::string close = nearest(name, known);
+  throw Error(concat("data.preprocess: there is no step \"", name, "\"; ",
+                     close.empty() ? concat("known: ", join(known, ", ")) : concat("did you mean ", close, "?")));
+}
+
+std::string text_of(const Tree& tree) {
+  std::string text = tree.scalar;
+  for (const Tree& item : tree.items) text += "[" + text_of(item) + "]";
+  for (const auto& [key, value] : tree.members) text += "{" + key + ":" + text_of(value) + "}";
+  return text;
+}
+
+}  // namespace
+
+Preprocess::Preprocess(const DataOptions& data) : regression_(data.target == "regression") {
+  for (const PreprocessStep& step : data.preprocess) {
+    VOX_CHECK(!zscore_over_dataset_, "data.preprocess: ", step.name,
+              " comes after zscore with scope: dataset, which must be the last step");
+    std::unique_ptr<PreprocessMethod> method = entry_of(step.name).make(step.params, "data.preprocess: " + step.name);
+    zscore_over_dataset_ = method->over_dataset();
+    if (!method->over_dataset()) steps_.push_back({step.name + text_of(step.params), std::move(method)});
+  }
+}
+
+std::vector<const Preprocess::Step*> Preprocess::steps_of(Role role) const {
+  std::vector<const Step*> steps;
+  for (const Step& step : steps_)
+    if (role == Role::kImage || step.method->for_every_role()) steps.push_back(&step);
+  return steps;
+}
+
+VoxelKind Preprocess::kind_of(Role role) const {
+  const bool values = role == Role::kImage || (role == Role::kLabel && regression_);
+  return values ? VoxelKind::kValues : VoxelKind::kClasses;
+}
+
+bool Preprocess::any(Role role) const {
+  return !steps_of(role).empty();
+}
+
+bool Preprocess::rewrites_voxels(Role role) const {
+  const auto steps = steps_of(role);
+  return std::any_of(steps.begin(), steps.end(), [](const Step* step) { return step->method->rewrites_voxels(); });
+}
+
+VolumeInfo Preprocess::plan(VolumeInfo info, Role role) const {
+  for (const Step* step : steps_of(role)) info = step->method->plan(info);
+  return info;
+}
+
+int64_t Preprocess::peak_bytes(VolumeInfo info, Role role) const {
+  int64_t peak = info.bytes();
+  for (const Step* step : steps_of(role)) {
+    const VolumeInfo after = step->method->plan(info);
+    const int64_t beside = step->method->rewrites_voxels() ? after.bytes() : 0;
+    peak = std::max(peak, info.bytes() + beside + step->method->scratch_bytes(info));
+    info = after;
+  }
+  return peak;
+}
+
+void Preprocess::apply(Volume& volume, Role role) const {
+  const Span span("preprocess");
+  for (const Step* step : steps_of(role)) step->method->apply(volume, kind_of(role));
+}
+
+std::string Preprocess::description(Role role) const {
+  std::string text;
+  for (const Step* step : steps_of(role)) text += step->text + ";";
+  return text;
+}
+
+void map_values(VolumeInfo& info, double factor, double shift) {
+  info.scale *= factor;
+  info.offset = info.offset * factor + shift;
+}
+
+Volume to_float32(const Volume& volume) {
+  VolumeInfo info = volume.info;
+  info.dtype = DType::kFloat32;
+  info.scale = 1, info.offset = 0;
+  Volume out = allocate_volume(info);
+  with_type(volume.info.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* source = volume.as<T>();
+    auto* target = out.data.as<float>();
+    for (int64_t i = 0; i < info.voxels(); ++i)
+      target[i] = static_cast<float>(static_cast<double>(source[i]) * volume.info.scale + volume.info.offset);
+  });
+  return out;
+}
+
+namespace {
+
+struct StoredBounds {
+  double low, high;
+};
+
+StoredBounds stored_bounds(const VolumeInfo& info, double low, double high) {
+  const double a = (low - info.offset) / info.scale, b = (high - info.offset) / info.scale;
+  return {std::min(a, b), std::max(a, b)};
+}
+
+template <class T>
+bool is_stored_value(double bound) {
+  if constexpr (std::is_floating_point_v<T>) return true;
+  const bool outside = bound < static_cast<double>(std::numeric_limits<T>::lowest()) ||
+                       bound > static_cast<double>(std::numeric_limits<T>::max());
+  return outside || bound == std::floor(bound);
+}
+
+template <class T>
+void clip_stored(T* values, int64_t count, const StoredBounds& bounds) {
+  const auto lowest = static_cast<double>(std::numeric_limits<T>::lowest());
+  const auto highest = static_cast<double>(std::numeric_limits<T>::max());
+  const T low = static_cast<T>(std::clamp(bounds.low, lowest, highest));
+  const T high = static_cast<T>(std::clamp(bounds.high, lowest, highest));
+  for (int64_t i = 0; i < count; ++i) values[i] = std::min(std::max(values[i], low), high);
+}
+
+}  // namespace
+
+DType dtype_after_clip(const VolumeInfo& info, double low, double high) {
+  const StoredBounds bounds = stored_bounds(info, low, high);
+  const bool exact = with_type(info.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    return is_stored_value<T>(bounds.low) && is_stored_value<T>(bounds.high);
+  });
+  return exact ? info.dtype : DType::kFloat32;
+}
+
+void clip_values(Volume& volume, double low, double high) {
+  if (dtype_after_clip(volume.info, low, high) != volume.info.dtype) volume = to_float32(volume);
+  const StoredBounds bounds = stored_bounds(volume.info, low, high);
+  with_type(volume.info.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    clip_stored(volume.data.as<T>(), volume.info.voxels(), bounds);
+  });
+}
+
+}  // namespace vox

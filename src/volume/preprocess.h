@@ -1,0 +1,71 @@
+// data.preprocess: what is done to a volume once, before anything else sees it. Steps work in place on one channel and
+// keep its stored type wherever the result is exact in it: maps that are linear in the value (z-score, min-max, window)
+// change only scale and offset, so that no float copy of a volume is made.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/volume.h"
+#include "config/config.h"
+#include "config/options.h"
+#include "volume/store.h"
+
+namespace vox {
+
+enum class VoxelKind { kValues, kClasses };  // interpolated, or taken as they are
+
+class PreprocessMethod {
+ public:
+  virtual ~PreprocessMethod() = default;
+  // Extent as it will be, and a type at least as wide as the result's; a scale that only the voxels can tell is NaN.
+  // Error where the step cannot be done.
+  virtual VolumeInfo plan(const VolumeInfo& info) const { return info; }
+  virtual int64_t scratch_bytes(const VolumeInfo&) const { return 0; }  // beside the volume before and after
+  virtual void apply(Volume& volume, VoxelKind kind) const = 0;
+  virtual bool for_every_role() const { return false; }  // else for the image alone
+  virtual bool rewrites_voxels() const { return true; }  // else scale and offset alone change
+  virtual bool over_dataset() const { return false; }    // done by the store from the statistics of all cases
+};
+
+struct PreprocessEntry {
+  std::string name;
+  std::string help;  // one line
+  std::unique_ptr<PreprocessMethod> (*make)(const Tree& params, const std::string& where);
+  std::vector<OptionRow> (*options)();
+};
+const std::vector<PreprocessEntry>& all_preprocess_steps();
+
+class Preprocess {  // the steps of a recipe
+ public:
+  explicit Preprocess(const DataOptions& data);
+
+  bool any(Role role) const;              // is something done to this role?
+  bool rewrites_voxels(Role role) const;  // and is it worth keeping?
+  bool zscore_over_dataset() const { return zscore_over_dataset_; }
+  VolumeInfo plan(VolumeInfo info, Role role) const;
+  int64_t peak_bytes(VolumeInfo info, Role role) const;  // while it is done, the volume included
+  void apply(Volume& volume, Role role) const;
+  std::string description(Role role) const;  // part of the cache key
+
+ private:
+  struct Step {
+    std::string text;
+    std::unique_ptr<PreprocessMethod> method;
+  };
+  std::vector<const Step*> steps_of(Role role) const;
+  VoxelKind kind_of(Role role) const;
+
+  std::vector<Step> steps_;
+  bool regression_ = false, zscore_over_dataset_ = false;
+};
+
+// Shared by steps. Values are stored * scale + offset.
+void map_values(VolumeInfo& info, double factor, double shift);  // value -> value * factor + shift
+void clip_values(Volume& volume, double low, double high);       // to float32 where a bound is no stored value
+DType dtype_after_clip(const VolumeInfo& info, double low, double high);
+Volume to_float32(const Volume& volume);  // scale 1, offset 0
+
+}  // namespace vox

@@ -1,0 +1,100 @@
+#include "volume/shelf.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+
+namespace vox {
+
+int64_t most_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  constexpr rlim_t kWanted = 16384;
+  if (limit.rlim_cur < kWanted) {
+    limit.rlim_cur = std::min(limit.rlim_max, kWanted);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kWanted)) / 2;
+}
+
+fs::path cache_folder(const std::string& cache_dir) {
+  if (!cache_dir.empty()) return cache_dir;
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder) return fs::path(folder) / "voxloom";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "voxloom";
+  return fs::temp_directory_path() / "voxloom-cache";
+}
+
+void require_free_space(const fs::path& folder, int64_t bytes) {
+  if (bytes == 0) return;
+  make_folders(folder);
+  std::error_code problem;
+  const fs::space_info space = fs::space(folder, problem);
+  if (problem || static_cast<int64_t>(space.available) >= bytes) return;
+  throw Error(concat("the dataset is larger than data.cache_gb, and its chunked copy needs up to ", human_bytes(bytes),
+                     " in ", folder.string(), ", where ", human_bytes(static_cast<int64_t>(space.available)),
+                     " are free; set data.cache_dir to a folder on another disk, or raise data.cache_gb"),
+              Fault::kMachine);
+}
+
+ChunkShelf::ChunkShelf(fs::path folder, Loader& loader, int64_t most_open)
+    : folder_(std::move(folder)), loader_(loader), files_(most_open) {}
+
+fs::path ChunkShelf::file_of(const Unit& unit) const {
+  return folder_ / (ContentHash().add(unit.key).hex() + ".chunks");
+}
+
+bool ChunkShelf::holds(const Unit& unit) {
+  if (!fs::exists(file_of(unit))) return false;
+  try {
+    open(unit);
+    return true;
+  } catch (const Error&) {  // whatever is wrong with it, it is made again
+    discard(unit);
+    return false;
+  }
+}
+
+std::shared_ptr<const ChunkFile> ChunkShelf::open(const Unit& unit) {
+  return files_.get(unit.key, [&] { return std::make_shared<const ChunkFile>(file_of(unit), unit.key); });
+}
+
+void ChunkShelf::discard(const Unit& unit) {
+  files_.erase(unit.key);
+  std::error_code ignored;  // another process may have removed it
+  fs::remove(file_of(unit), ignored);
+}
+
+void ChunkShelf::build(const Unit& unit, ThreadPool* pool, const Loader::Slab& also) {
+  const fs::path lock_file = folder_ / (ContentHash().add(unit.key).hex() + ".lock");
+  {
+    const FileLock lock(lock_file, "", FileLock::IfHeld::kWait);
+    const bool made_meanwhile = holds(unit);
+    if (made_meanwhile && !also) return;
+    std::optional<ChunkWriter> writer;
+    const int64_t depth = chunk_shape(unit.stored.extent, unit.stored.dtype).z;
+    loader_.each_slab(unit, depth, pool,
+                      [&](int64_t z_begin, int64_t z_end, const VolumeInfo& info, const std::byte* voxels) {
+                        if (!made_meanwhile && !writer) writer.emplace(file_of(unit), info, unit.key);
+                        if (writer) writer->write_slab(z_begin, z_end, voxels);
+                        if (also) also(z_begin, z_end, info, voxels);
+                      });
+    if (writer) writer->commit();
+  }
+  std::error_code ignored;
+  fs::remove(lock_file, ignored);
+}
+
+void ChunkShelf::write(const Unit& unit, const Volume& volume) {
+  ChunkWriter writer(file_of(unit), volume.info, unit.key);
+  writer.write_slab(0, volume.info.extent.z, volume.data.data());
+  writer.commit();
+}
+
+}  // namespace vox

@@ -24,9 +24,9 @@ header{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:baseline}
 header p{flex-basis:100%}
 .state{font-size:.8rem;font-weight:600;padding:1px 10px;border-radius:99px;border:1px solid currentColor}
 .finished{color:var(--good)}.failed{color:var(--bad)}.stopped,.running{color:var(--warn)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(132px,1fr));gap:10px;margin-top:18px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:10px;margin-top:18px}
 .tile,.plot,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.tile{padding:10px 14px}.tile b{display:block;font-size:1.3rem;font-weight:600;line-height:1.3;white-space:nowrap}
+.tile{padding:10px 14px}.tile b{display:block;font-size:1.2rem;font-weight:600;line-height:1.3;white-space:nowrap}
 .tile span{color:var(--soft);font-size:.8rem}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:14px}
 .plot{padding:12px 14px 8px;margin:0;min-width:0}
@@ -38,16 +38,16 @@ header p{flex-basis:100%}
 .cursor{stroke:var(--soft);stroke-width:1;stroke-dasharray:2 3;visibility:hidden}
 .legend{display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0 6px;padding:0;list-style:none;font-size:.82rem;min-height:1.5em}
 .legend i{display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:middle}
-.legend i.box{height:10px;width:10px}.legend i.dash{background:none!important;border-top:2px dashed;height:0}
+.legend i.box{height:10px;width:10px}.legend i.dash{background:none!important;border-top:2px dashed;height:0;width:18px}
 .legend b{font-weight:600;margin-left:5px}
 .note{font-size:.8rem;color:var(--soft)}
 .bar{display:flex;height:26px;border-radius:6px;overflow:hidden;background:var(--grid);margin:2px 0 6px}.bar div{min-width:1px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{text-align:left;padding:5px 16px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-tr:last-child td{border-bottom:0}
+tr:last-child td,tr:last-child th{border-bottom:0}
 th{color:var(--soft);font-weight:500;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}
-.card{padding:12px 16px}.card+.card{margin-top:12px}
+.card{padding:12px 16px}.card+.card{margin-top:12px}.strip .card{margin-top:0}
 details summary{cursor:pointer;color:var(--soft);padding:4px 0}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
 .strip{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:14px}
 .case{margin:0}.case figcaption{font-size:.84rem;margin-bottom:6px}
@@ -78,7 +78,7 @@ var curves=[].map.call(svg.querySelectorAll('path[data-key]'),function(path){ret
 var labels={};[].forEach.call(figure.querySelectorAll('.legend [data-value]'),function(b){labels[b.getAttribute('data-value')]={node:b,rest:b.textContent}});
 var place=figure.querySelector('.where');
 function value(y){var t=(axes.bottom-y)/(axes.bottom-axes.top),v=axes.low+t*(axes.high-axes.low);return axes.log?Math.pow(10,v):v}
-function leave(){cursor.style.visibility='hidden';place.textContent='';for(var k in labels)labels[k].node.textContent=labels[k].rest}
+function leave(){cursor.style.visibility='hidden';place.textContent='step';for(var k in labels)labels[k].node.textContent=labels[k].rest}
 svg.addEventListener('pointermove',function(event){
 var frame=svg.getBoundingClientRect(),x=(event.clientX-frame.left)*axes.width/frame.width,best=null;
 curves.forEach(function(curve){var near=null;curve.points.forEach(function(p){if(near===null||Math.abs(p[0]-x)<Math.abs(near[0]-x))near=p});

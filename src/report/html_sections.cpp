@@ -173,7 +173,8 @@ std::string stage_bar(const std::vector<Stage>& stages) {
     bar << "<div style=\"width:" << share << "%;background:var(--s" << stage.colour << ")\" title=\"" << stage.name
         << ' ' << share << " %\"></div>";
     legend << "<li><i class=\"box\" style=\"background:var(--s" << stage.colour << ")\"></i>" << stage.name << "<b>"
-           << short_number(stage.ms) << " ms</b> <span class=\"soft\">" << share << " %</span></li>";
+           << format_number(stage.ms, stage.ms < 10 ? 2 : 1) << " ms</b> <span class=\"soft\">" << share
+           << " %</span></li>";
   }
   return concat("<div class=\"bar\">", bar.str(), "</div><ul class=\"legend\">", legend.str(), "</ul>");
 }

@@ -229,10 +229,11 @@ Points running_mean(const Points& points, size_t window) {
     counts[i + 1] = counts[i] + (finite ? 1 : 0);
   }
   Points means = points;
+  const size_t half = window / 2;
   for (size_t i = 0; i < points.size(); ++i) {
     if (!std::isfinite(points[i].second)) continue;
-    const size_t half = std::min({window / 2, i, points.size() - 1 - i});  // narrower at the ends, so they do not lag
-    means[i].second = (sums[i + half + 1] - sums[i - half]) / (counts[i + half + 1] - counts[i - half]);
+    const size_t begin = i < half ? 0 : i - half, end = std::min(i + half + 1, points.size());
+    means[i].second = (sums[end] - sums[begin]) / (counts[end] - counts[begin]);
   }
   return means;
 }
@@ -250,7 +251,7 @@ std::string render_plot(const Plot& plot) {
   for (size_t i = 0; i < plot.curves.size(); ++i) draw_curve(out, plot.curves[i], axes, static_cast<int>(i));
   draw_line(out, "cursor", kLeft, kTop, kLeft, kBottom);
   out << "</svg><div class=\"note\">" << note_of(plot, axes)
-      << "<span class=\"where\" style=\"float:right\"></span>&nbsp;</div></figure>\n";
+      << "<span class=\"where\" style=\"float:right\">step</span>&nbsp;</div></figure>\n";
   return out.str();
 }
 

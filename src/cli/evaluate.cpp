@@ -1,0 +1,202 @@
+// voxloom evaluate: scores of predictions against references, case by case, matched by file name without suffix.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "io/format.h"
+#include "metrics/metric.h"
+
+namespace vox::cli {
+namespace {
+
+struct EvaluateOptions {
+  std::string task, prediction, reference;
+  std::optional<int64_t> ignore_label;
+  bool keep_going = false, json = false;
+};
+
+struct Results {
+  std::map<std::string, Scores> cases;
+  std::map<std::string, std::string> failures;  // id -> sentence
+};
+
+// The longest suffix of a known format that `name` ends in; "" where none.
+std::string known_suffix(const std::string& name) {
+  std::string longest;
+  for (const FormatEntry& format : all_formats())
+    for (const std::string& suffix : format.suffixes)
+      if (ends_with(name, suffix) && name.size() > suffix.size() && suffix.size() > longest.size()) longest = suffix;
+  return longest;
+}
+
+std::string id_of(const fs::path& path) {
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  return name.substr(0, name.size() - known_suffix(name).size());
+}
+
+bool is_volume_folder(const fs::path& path) {
+  if (!fs::is_directory(path)) return false;
+  return std::any_of(all_formats().begin(), all_formats().end(),
+                     [&](const FormatEntry& format) { return format.matches({}, path); });
+}
+
+using Volumes = std::map<std::string, std::string>;  // id -> name
+
+Volumes volumes_in(const fs::path& folder) {
+  Volumes volumes;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool volume = entry.is_directory() ? is_volume_folder(entry.path()) : !known_suffix(name).empty();
+    if (!volume || name.starts_with(".")) continue;
+    const auto [place, added] = volumes.emplace(id_of(entry.path()), entry.path().string());
+    VOX_CHECK(added, folder.string(), ": ", fs::path(place->second).filename().string(), " and ", name,
+              " are both case ", place->first, "; keep one of them.");
+  }
+  VOX_CHECK(!volumes.empty(), folder.string(), ": there is no volume in this folder.");
+  return volumes;
+}
+
+bool is_folder_of_cases(const std::string& path) {
+  return fs::is_directory(path) && !is_volume_folder(path);
+}
+
+Scores score_case(const EvaluateOptions& options, const std::string& prediction, const std::string& reference,
+                  ThreadPool& pool) {
+  const auto source = [](const std::string& name, const VolumeReader& reader) {
+    return VolumeSource{name, reader.info(),
+                        [&reader](const Box3& box, std::byte* out) { reader.read(box, 0, out, nullptr); }};
+  };
+  const auto predicted = open_volume(prediction), referred = open_volume(reference);
+  return find_metric(options.task)
+      .evaluate(source(prediction, *predicted), source(reference, *referred), {.ignore_label = options.ignore_label},
+                pool);
+}
+
+// Runs one case; with --keep-going what goes wrong is kept for the end.
+template <class Work>
+void attempt(Results& results, const std::string& id, bool keep_going, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (!keep_going || error.fault() != Fault::kInput) throw;
+    results.failures[id] = error.what();
+  }
+}
+
+Results evaluate_folders(const EvaluateOptions& options, ThreadPool& pool) {
+  const Volumes predictions = volumes_in(options.prediction), references = volumes_in(options.reference);
+  Results results;
+  for (const auto& [id, reference] : references) {
+    attempt(results, id, options.keep_going, [&, &id = id, &reference = reference] {
+      const auto prediction = predictions.find(id);
+      VOX_CHECK(prediction != predictions.end(), "case ", id, ": ", reference, " has no prediction in ",
+                options.prediction, "; predict it, or pass --keep-going to score the others.");
+      results.cases[id] = score_case(options, prediction->second, reference, pool);
+    });
+  }
+  for (const auto& [id, prediction] : predictions) {
+    if (references.count(id)) continue;
+    attempt(results, id, options.keep_going, [&, &id = id, &prediction = prediction] {
+      throw Error(concat("case ", id, ": ", prediction, " has no reference in ", options.reference,
+                         "; remove it, or pass --keep-going to score the others."));
+    });
+  }
+  return results;
+}
+
+Results evaluate_all(const EvaluateOptions& options) {
+  ThreadPool pool(available_cpus());
+  const bool folders = is_folder_of_cases(options.prediction);
+  VOX_CHECK(folders == is_folder_of_cases(options.reference), "--prediction ", options.prediction, " is a ",
+            folders ? "folder" : "volume", " but --reference ", options.reference, " is a ",
+            folders ? "volume" : "folder", "; give two volumes or two folders.");
+  if (folders) return evaluate_folders(options, pool);
+  Results results;
+  const std::string id = id_of(options.reference);
+  attempt(results, id, options.keep_going,
+          [&] { results.cases[id] = score_case(options, options.prediction, options.reference, pool); });
+  return results;
+}
+
+nlohmann::json to_json(const Scores& scores) {
+  nlohmann::json json = scores.values;
+  json["classes"] = scores.classes;
+  return json;
+}
+
+void print_json(const Results& results, const Scores& mean) {
+  nlohmann::ordered_json json{{"cases", nlohmann::json::object()}, {"mean", to_json(mean)}};
+  for (const auto& [id, scores] : results.cases) json["cases"][id] = to_json(scores);
+  if (!results.failures.empty()) json["failures"] = results.failures;
+  std::cout << json.dump(2) << '\n';
+}
+
+std::string padded(const std::string& text, size_t width) {
+  return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
+}
+
+void print_table(const Results& results, const Scores& mean, const std::vector<ScoreInfo>& columns) {
+  size_t width = 5;
+  for (const auto& [id, scores] : results.cases) width = std::max(width, id.size() + 1);
+  std::cout << padded("case", width);
+  for (const ScoreInfo& column : columns) std::cout << "  " << padded(column.name, 9);
+  std::cout << '\n';
+  const auto line = [&](const std::string& name, const std::map<std::string, double>& values) {
+    std::cout << padded(name, width);
+    for (const ScoreInfo& column : columns) std::cout << "  " << padded(format_number(values.at(column.name), 4), 9);
+    std::cout << '\n';
+  };
+  for (const auto& [id, scores] : results.cases) line(id, scores.values);
+  line("mean", mean.values);
+  if (mean.classes.size() < 2) return;
+  for (const auto& [label, values] : mean.classes) line("mean of class " + label, values);
+}
+
+void run_evaluate(const EvaluateOptions& options) {
+  const MetricEntry& metric = find_metric(options.task);
+  const Results results = evaluate_all(options);
+  std::vector<Scores> scores;
+  for (const auto& [id, of_case] : results.cases) scores.push_back(of_case);
+  const Scores mean = metric.mean(scores);
+  if (!results.cases.empty() || options.keep_going) {
+    if (options.json) {
+      print_json(results, mean);
+    } else if (!results.cases.empty()) {
+      print_table(results, mean, metric.scores);
+    }
+  }
+  if (results.failures.empty()) return;
+  for (const auto& [id, sentence] : results.failures) std::cerr << "voxloom: " << sentence << '\n';
+  throw Error(concat(results.failures.size(), " of ", results.failures.size() + results.cases.size(),
+                     " cases could not be evaluated (above); the mean is of the others."));
+}
+
+void define(CLI::App& command) {
+  auto options = std::make_shared<EvaluateOptions>();
+  command.add_option("--task", options->task, "What is scored: segmentation, surface, dose, instances")
+      ->required()
+      ->check(CLI::IsMember({"segmentation", "surface", "dose", "instances"}));
+  command.add_option("--prediction", options->prediction, "A volume, or a folder of them")->required();
+  command.add_option("--reference", options->reference, "A volume, or a folder with the same names")->required();
+  command.add_option("--ignore-label", options->ignore_label, "Voxels with this label in the reference do not count");
+  command.add_flag("--keep-going", options->keep_going, "Score what can be scored, name the rest, exit 1");
+  command.add_flag("--json", options->json, "One JSON document on standard output");
+  command.callback([options] { run_evaluate(*options); });
+}
+
+}  // namespace
+
+CommandEntry evaluate_command() {
+  return {"evaluate", "Score predictions against references.", define};
+}
+
+}  // namespace vox::cli

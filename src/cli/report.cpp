@@ -1,0 +1,55 @@
+// voxloom report: one self-contained HTML file of a run, or of several side by side.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "config/config.h"
+#include "report/html.h"
+#include "report/run_folder.h"
+
+namespace vox::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> runs;
+  std::string output;
+};
+
+std::vector<ConfigurationRow> rows_of(const RunFolder& run) {
+  if (!fs::exists(run.config())) return {};
+  std::vector<ConfigurationRow> rows;
+  for (const OptionDifference& difference : differences(Options{}, load_config(run.config()).options))
+    rows.push_back({difference.key, difference.after, difference.before});
+  return rows;
+}
+
+void run_report(const ReportOptions& options) {
+  std::vector<ReportRun> runs;
+  for (const std::string& path : options.runs) {
+    const RunFolder run = RunFolder::open(path);
+    runs.push_back(load_report_run(run, rows_of(run)));
+  }
+  fs::path output = options.output;
+  if (output.empty()) output = runs.size() == 1 ? RunFolder::open(options.runs[0]).report() : fs::path("report.html");
+  write_file(output, render_report(runs));
+  std::cout << output.string() << '\n';
+}
+
+void define(CLI::App& command) {
+  auto options = std::make_shared<ReportOptions>();
+  command.add_option("run", options->runs, "Run folders")->required();
+  command.add_option("--output", options->output,
+                     "The file to write; default: report.html in the run's folder, or here for several runs");
+  command.callback([options] { run_report(*options); });
+}
+
+}  // namespace
+
+CommandEntry report_command() {
+  return {"report", "Write the HTML report of a run, or of several side by side.", define};
+}
+
+}  // namespace vox::cli

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <random>
@@ -87,6 +88,11 @@ class Formats : public testing::Test {
   const fs::path folder_;
 };
 
+// Without write_file's sync to the disk, which hundreds of damaged copies need not survive a power cut for.
+void put(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+}
+
 void expect_same_voxels(const Volume& expected, const Volume& got) {
   ASSERT_EQ(got.info.dtype, expected.info.dtype);
   ASSERT_EQ(got.info.extent, expected.info.extent);
@@ -156,15 +162,27 @@ TEST_F(Formats, ABoxEqualsThatPartOfTheWhole) {
   });
 }
 
-TEST_F(Formats, AFileCutAnywhereIsAnError) {
+// A last byte that only pads (TIFF) may be lost: then every voxel is still there.
+bool cut_is_noticed(const std::string& path, const Volume& written) {
+  try {
+    const Volume back = read_volume(path);
+    return back.info.extent == written.info.extent && back.info.dtype == written.info.dtype &&
+           std::memcmp(back.data.data(), written.data.data(), static_cast<size_t>(written.info.bytes())) == 0;
+  } catch (const Error& error) {
+    return error.fault() == Fault::kInput;
+  }
+}
+
+TEST_F(Formats, AFileCutAnywhereIsAnErrorUnlessNoVoxelIsLost) {
   for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
-    write_volume(path, random_volume(DType::kUInt16, 1), options);
+    const Volume volume = random_volume(DType::kUInt16, 1);
+    write_volume(path, volume, options);
     const std::string complete = read_file(path);
     const int64_t size = static_cast<int64_t>(complete.size());
-    for (int repeat = 0; repeat < 40; ++repeat) {
+    for (int repeat = 0; repeat < 25; ++repeat) {
       const int64_t kept = repeat == 0 ? 0 : repeat == 1 ? size - 1 : random_.below(size);
-      write_file(path, complete.substr(0, static_cast<size_t>(kept)));
-      EXPECT_THROW(read_volume(path), Error) << kept << " of " << size << " bytes";
+      put(path, complete.substr(0, static_cast<size_t>(kept)));
+      EXPECT_TRUE(cut_is_noticed(path, volume)) << kept << " of " << size << " bytes";
     }
   });
 }
@@ -174,12 +192,12 @@ TEST_F(Formats, AChangedByteNeverCrashesNorAsksForMoreMemoryThanTheFileCanFill) 
   for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
     write_volume(path, random_volume(DType::kUInt16, 1), options);
     const std::string complete = read_file(path);
-    for (int repeat = 0; repeat < 150; ++repeat) {
+    for (int repeat = 0; repeat < 60; ++repeat) {
       std::string damaged = complete;
       const int64_t reach = repeat % 2 == 0 ? 400 : static_cast<int64_t>(damaged.size());
       const int64_t place = random_.below(std::min(reach, static_cast<int64_t>(damaged.size())));
       damaged[static_cast<size_t>(place)] = static_cast<char>(random_.below(256));
-      write_file(path, damaged);
+      put(path, damaged);
       try {
         const auto reader = open_volume(path);
         ASSERT_LE(reader->info().bytes(), kMostExpansion * static_cast<int64_t>(damaged.size())) << "byte " << place;

@@ -1,3 +1,5 @@
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -120,19 +122,61 @@ float* row_in_place(const GatherOutput& output, int64_t z, int64_t y) {
   return static_cast<float*>(output.data) + (z * output.extent.y + y) * output.extent.x;
 }
 
+namespace {
+
+// Eight values as to_label and to_bfloat16_bits convert them, to the bit.
+void store_lanes(uint8_t* out, __m256 values) {
+  const __m256 rounded = _mm256_floor_ps(_mm256_add_ps(values, _mm256_set1_ps(0.5f)));
+  const __m256 kept = _mm256_min_ps(_mm256_max_ps(rounded, _mm256_setzero_ps()), _mm256_set1_ps(255.0f));
+  const __m256i whole = _mm256_cvttps_epi32(kept);
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(words, words));
+}
+void store_lanes(BFloat16* out, __m256 values) {
+  const __m256i bits = _mm256_castps_si256(values), upper = _mm256_srli_epi32(bits, 16);
+  const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+  const __m256i rounding = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, rounding), 16);
+  const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+  const __m256i chosen = _mm256_blendv_epi8(rounded, quiet, is_nan);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                   _mm_packus_epi32(_mm256_castsi256_si128(chosen), _mm256_extracti128_si256(chosen, 1)));
+}
+void store_lanes(float* out, __m256 values) {
+  _mm256_storeu_ps(out, values);
+}
+
+void store_one(uint8_t* out, float value) {
+  *out = to_label(value);
+}
+void store_one(BFloat16* out, float value) {
+  out->bits = to_bfloat16_bits(value);
+}
+void store_one(float* out, float value) {
+  *out = value;
+}
+
+template <class T>
+void store_values(T* out, int64_t stride, const float* row, int64_t count) {
+  int64_t x = 0;
+  if (stride == 1)
+    for (; x + 8 <= count; x += 8) store_lanes(out + x, _mm256_loadu_ps(row + x));
+  for (; x < count; ++x) store_one(out + x * stride, row[x]);
+}
+
+}  // namespace
+
 void store_row(const GatherOutput& output, int64_t z, int64_t y, const float* row) {
   const int64_t count = output.extent.x, stride = output.voxel_stride;
   const int64_t first = (z * output.extent.y + y) * count * stride;
   if (output.dtype == DType::kFloat32) {
-    float* out = static_cast<float*>(output.data) + first;
-    for (int64_t x = 0; x < count; ++x) out[x * stride] = row[x];
+    store_values(static_cast<float*>(output.data) + first, stride, row, count);
   } else if (output.dtype == DType::kBFloat16) {
-    BFloat16* out = static_cast<BFloat16*>(output.data) + first;
-    for (int64_t x = 0; x < count; ++x) out[x * stride].bits = to_bfloat16_bits(row[x]);
+    store_values(static_cast<BFloat16*>(output.data) + first, stride, row, count);
   } else {
     VOX_ASSERT(output.dtype == DType::kUInt8);
-    uint8_t* out = static_cast<uint8_t*>(output.data) + first;
-    for (int64_t x = 0; x < count; ++x) out[x * stride] = to_label(row[x]);
+    store_values(static_cast<uint8_t*>(output.data) + first, stride, row, count);
   }
 }
 

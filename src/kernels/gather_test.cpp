@@ -321,6 +321,25 @@ TEST(Gather, EveryOutputTypeAndLayoutHoldsTheSameValues) {
   }
 }
 
+// 19 values a row: two groups of eight and a tail.
+TEST(Gather, ConvertedRowsAreTheDefinitionBitForBit) {
+  Random random(77, 0, 0);
+  const Extent3 extent{3, 4, 19};
+  Volume source = random_volume(DType::kFloat32, extent, random);
+  float* data = source.data.as<float>();
+  for (int64_t i = 0; i < extent.voxels(); ++i) data[i] = i % 2 ? data[i] : 100 + 100 * data[i];
+  const float special[] = {NAN, -NAN, INFINITY, -INFINITY, -0.0f, 0.5f, 1.5f, 254.5f, 255.5f, 1.00390625f, 3.4e38f};
+  for (size_t i = 0; i < std::size(special); ++i) data[3 * i] = special[i];
+  std::vector<BFloat16> halves(static_cast<size_t>(extent.voxels()));
+  std::vector<uint8_t> bytes(halves.size());
+  gather_cpu({halves.data(), DType::kBFloat16, extent}, view_of(source), {}, {});
+  gather_cpu({bytes.data(), DType::kUInt8, extent}, view_of(source), {}, {});
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(halves[i].bits, to_bfloat16(data[i]).bits) << data[i];
+    EXPECT_EQ(bytes[i], to_label(data[i])) << data[i];
+  }
+}
+
 TEST(Gather, ConversionsSaturateAndKeepNaN) {
   EXPECT_EQ(to_label(-3), 0);
   EXPECT_EQ(to_label(2.5f), 3);

@@ -145,7 +145,8 @@ TEST_F(PipelineTest, EndsCleanlyAtAnyMomentAndBatchesOutliveIt) {
 }
 
 TEST_F(PipelineTest, AWorkersErrorArrivesWithTheCase) {
-  data_.cache_gb = 1e-6;  // nothing stays in memory, so every patch goes back to the file
+  for (int i = 0; i < 3; ++i) write_case(i, {60, 60, 60});
+  data_.cache_gb = 0.001;  // less than the volumes: patches are read from files
   const auto store = make_store();
   for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
     if (entry.is_regular_file()) fs::resize_file(entry.path(), 40);

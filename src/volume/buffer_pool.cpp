@@ -8,7 +8,7 @@
 namespace vox {
 namespace {
 // Sizes are rounded up so that boxes which differ by a few voxels share buffers.
-constexpr int64_t kGrain = int64_t{1} << 18;
+constexpr int64_t kGrain = int64_t{1} << 16;
 }  // namespace
 
 struct BufferPool::State {

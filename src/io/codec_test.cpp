@@ -25,8 +25,8 @@ ByteVector mixed_bytes(int64_t count, uint64_t seed) {
     const int64_t values = kind == 1 ? 256 : 3;
     const std::byte run = static_cast<std::byte>(random.below(256));
     const size_t from = bytes.empty() ? 0 : static_cast<size_t>(random.below(static_cast<int64_t>(bytes.size())));
+    const bool repeat = kind == 3 && !bytes.empty();
     for (int64_t i = 0; i < length; ++i) {
-      const bool repeat = kind == 3 && !bytes.empty();
       const std::byte drawn = kind == 0 ? run : static_cast<std::byte>(random.below(values));
       bytes.push_back(repeat ? bytes[from + static_cast<size_t>(i)] : drawn);
     }

@@ -130,3 +130,34 @@ def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
                                   capture_output=True, text=True).stdout)
 
     assert peak_kib(path) - peak_kib(small) < 100 * 1024
+
+
+def test_recipe(voxloom, tmp_path):
+    generator = np.random.default_rng(3)
+    for index in range(6):
+        image = generator.normal(index, 1, (8, 9, 10 + index)).astype("float32")
+        label = generator.integers(0, 3, image.shape).astype("uint8")
+        if index == 4:
+            image[1, 2, 3] = np.nan
+        for folder, array in (("images", image), ("labels", label)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            np.save(tmp_path / folder / f"c{index}.npy", array)
+    (tmp_path / "train.yaml").write_text(
+        "data: {root: ., images: [images/*.npy], label: labels/*.npy, folds: 5, cache_dir: cache}\n")
+    facts = inspect(voxloom, tmp_path / "train.yaml")
+    assert [case["id"] for case in facts["cases"]] == ["c0", "c1", "c2", "c3", "c5"]
+    assert sum(facts["splits"].values()) == 5
+    assert [skipped["id"] for skipped in facts["skipped"]] == ["c4"] and "c4" in " ".join(facts["problems"])
+    total = {}
+    for case in facts["cases"]:
+        image = np.load(tmp_path / "images" / f"{case['id']}.npy").astype("float64")
+        values, counts = np.unique(np.load(tmp_path / "labels" / f"{case['id']}.npy"), return_counts=True)
+        assert case["shape"] == list(image.shape) and case["dtype"] == "float32"
+        assert case["mean"][0] == pytest.approx(image.mean()) and case["maximum"][0] == image.max()
+        assert case["labels"] == {str(v): n for v, n in zip(values.tolist(), counts.tolist())}
+        for value, count in case["labels"].items():
+            total[value] = total.get(value, 0) + count
+    assert facts["labels"] == total
+    assert "1 skipped" in voxloom("inspect", tmp_path / "train.yaml").stdout
+    result = voxloom("inspect", tmp_path / "train.yaml", "data.patch_sise=3", "--json", check=False)
+    assert result.returncode == 1 and "patch_size" in result.stderr and result.stdout == ""

@@ -9,6 +9,7 @@
 #include "cli/inspect.h"
 #include "config/config.h"
 #include "io/format.h"
+#include "synth/synth.h"
 #include "volume/dataset.h"
 #include "volume/store.h"
 
@@ -86,13 +87,19 @@ ordered_json to_json(const Store& store, const DataOptions& data) {
   return out;
 }
 
+std::string numbers(const ordered_json& values) {  // six digits, as people read them
+  std::vector<std::string> texts;
+  for (const ordered_json& value : values) texts.push_back(concat(value.get<double>()));
+  return join(texts, ", ");
+}
+
 void print(const ordered_json& facts) {
   std::cout << facts["cases"].size() << " cases: " << facts["splits"]["train"] << " train, "
             << facts["splits"]["validation"] << " validation, " << facts["splits"]["test"] << " test\n";
   for (const ordered_json& one : facts["cases"]) {
     std::cout << "  " << one["id"].get<std::string>() << "  " << one["split"].get<std::string>() << "  "
-              << one["shape"].dump() << ' ' << one["dtype"].get<std::string>() << "  spacing " << one["spacing"].dump()
-              << "  mean " << one["mean"].dump();
+              << one["shape"].dump() << ' ' << one["dtype"].get<std::string>() << "  spacing "
+              << numbers(one["spacing"]) << "  mean " << numbers(one["mean"]);
     if (!one["labels"].empty()) std::cout << "  labels " << one["labels"].dump();
     std::cout << '\n';
   }
@@ -104,6 +111,18 @@ void print(const ordered_json& facts) {
 
 }  // namespace
 
+namespace {
+
+void make_missing_data(const DataOptions& data, ThreadPool& pool) {
+  const SynthOptions& synth = data.synth;
+  if (synth.kind.empty()) return;
+  make_synthetic(
+      synth.kind,
+      {.folder = data.root, .count = synth.count, .size = synth.size, .seed = static_cast<uint64_t>(synth.seed)}, pool);
+}
+
+}  // namespace
+
 void inspect_config(const InspectRequest& request) {
   const Config config = load_config(request.name, request.overrides);
   for (const std::string& warning : config.warnings) std::cerr << "voxloom: " << warning << '\n';
@@ -111,6 +130,7 @@ void inspect_config(const InspectRequest& request) {
   data.on_bad_case = "skip";  // all that is wrong is to be seen, not the first of it
   const TrainingOptions& training = config.options.training;
   ThreadPool pool(available_cpus());
+  make_missing_data(data, pool);
   const Dataset dataset = make_dataset(data, training.fold, static_cast<uint64_t>(training.seed));
   const Store store(dataset, data, pool);
   const ordered_json facts = to_json(store, data);

@@ -167,6 +167,23 @@ TEST_F(Formats, ABoxEqualsThatPartOfTheWhole) {
   });
 }
 
+TEST_F(Formats, ManyThreadsReadOneReaderAtOnce) {
+  ThreadPool pool(4);
+  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+    const Volume volume = random_volume(DType::kUInt8, 1);
+    write_volume(path, volume, options);
+    const auto reader = open_volume(path);
+    const Extent3 extent = volume.info.extent;
+    const int64_t slice = extent.y * extent.x;
+    pool.for_each(40, [&](int64_t i) {
+      const int64_t z = i * 7 % extent.z;
+      std::vector<std::byte> got(static_cast<size_t>(slice));
+      reader->read({{z, 0, 0}, {z + 1, extent.y, extent.x}}, 0, got.data());
+      EXPECT_EQ(std::memcmp(got.data(), volume.data.data() + z * slice, got.size()), 0) << "slice " << z;
+    });
+  });
+}
+
 // A last byte that only pads (TIFF) may be lost: then every voxel is still there.
 bool cut_is_noticed(const std::string& path, const Volume& written) {
   try {

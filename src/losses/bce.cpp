@@ -19,7 +19,7 @@ struct BceOptions {
 
 class Bce : public Loss {
  public:
-  explicit Bce(const BceOptions& options) : options_(options) {}
+  explicit Bce(const BceOptions& options) : options_(options), class_weights_(options.class_weights) {}
 
   at::Tensor compute(const LossInput& input) const override {
     // log(1 + exp(-x)) once, with the foreground's part weighted: stable at any logit.
@@ -31,9 +31,8 @@ class Bce : public Loss {
       const at::Tensor softplus = at::log_sigmoid(x).neg();
       values = (1 - t) * x + (1 + (options_.pos_weight - 1) * t) * softplus;
     }
-    if (!options_.class_weights.empty()) {
-      const at::Tensor weights = at::tensor(options_.class_weights, at::kFloat).view({1, -1, 1, 1, 1});
-      values = values * weights.to(values.device(), values.scalar_type(), true);
+    if (!class_weights_.empty()) {
+      values = values * class_weights_.like(values).view({1, -1, 1, 1, 1});
     }
     return mean_of_valid(values, input.valid);
   }
@@ -41,6 +40,7 @@ class Bce : public Loss {
 
  private:
   BceOptions options_;
+  Constants class_weights_;
 };
 
 }  // namespace

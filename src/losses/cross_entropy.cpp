@@ -17,21 +17,19 @@ struct CrossEntropyOptions {
 
 class CrossEntropy : public Loss {
  public:
-  explicit CrossEntropy(const CrossEntropyOptions& options) : options_(options) {}
+  explicit CrossEntropy(const CrossEntropyOptions& options) : class_weights_(options.class_weights) {}
 
   at::Tensor compute(const LossInput& input) const override {
     const at::Tensor index = input.classes.unsqueeze(1);
     const at::Tensor values = input.logits.log_softmax(1).gather(1, index).neg();
-    if (options_.class_weights.empty()) return mean_of_valid(values, input.valid);
-    const at::Tensor by_class =
-        at::tensor(options_.class_weights, at::kFloat).to(values.device(), values.scalar_type(), true);
-    const at::Tensor weights = by_class.index({input.classes}).unsqueeze(1);
+    if (class_weights_.empty()) return mean_of_valid(values, input.valid);
+    const at::Tensor weights = class_weights_.like(values).index({input.classes}).unsqueeze(1);
     return mean_of_valid(values, input.valid.defined() ? weights * input.valid : weights);
   }
-  bool batch_wise(bool partial) const override { return partial || !options_.class_weights.empty(); }
+  bool batch_wise(bool partial) const override { return partial || !class_weights_.empty(); }
 
  private:
-  CrossEntropyOptions options_;
+  Constants class_weights_;
 };
 
 }  // namespace

@@ -23,6 +23,13 @@ const std::vector<LossEntry>& all_losses() {
   return entries;
 }
 
+const at::Tensor& Constants::like(const at::Tensor& other) const {
+  if (!made_.defined() || made_.device() != other.device() || made_.scalar_type() != other.scalar_type()) {
+    made_ = at::tensor(values_, at::kDouble).to(other.device(), other.scalar_type());
+  }
+  return made_;
+}
+
 at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid) {
   if (!valid.defined()) return values.mean();
   const double channels = static_cast<double>(values.size(1)) / static_cast<double>(valid.size(1));
@@ -95,7 +102,7 @@ struct LossSet::Impl {
   LossOptions options;
   bool regression = false, partial = false;
   int64_t out_channels = 1, ignore_label = -1;
-  std::vector<int64_t> class_values;  // label value of each class, where that is not 0, 1, 2, ...
+  Constants class_values;  // label value of each class, where that is not 0, 1, 2, ...
   std::vector<Term> terms;
 
   void add_term(const LossTerm& term);
@@ -119,13 +126,14 @@ void LossSet::Impl::add_term(const LossTerm& term) {
 }
 
 void LossSet::Impl::set_class_values(const DataOptions& data) {
+  std::vector<double> values;
   for (const int64_t value : data.labels) {
-    if (value != data.ignore_label) class_values.push_back(value);
+    if (value != data.ignore_label) values.push_back(static_cast<double>(value));
   }
-  std::sort(class_values.begin(), class_values.end());
-  std::vector<int64_t> plain(class_values.size());
-  std::iota(plain.begin(), plain.end(), int64_t{0});
-  if (class_values == plain) class_values.clear();
+  std::sort(values.begin(), values.end());
+  std::vector<double> plain(values.size());
+  std::iota(plain.begin(), plain.end(), 0.0);
+  if (values != plain) class_values = Constants(values);
 }
 
 at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
@@ -141,10 +149,7 @@ at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
 at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& valid) const {
   at::Tensor classes = label.to(at::kLong);
   if (valid.defined()) classes = at::where(valid, classes, at::zeros_like(classes));
-  if (!class_values.empty()) {
-    const at::Tensor values = at::tensor(class_values, at::kLong).to(label.device(), at::kLong, true);
-    classes = at::bucketize(classes, values);
-  }
+  if (!class_values.empty()) classes = at::bucketize(classes, class_values.like(classes));
   if (label.is_cpu() && classes.numel() > 0) {  // a check here waits for nothing
     const int64_t largest = classes.max().item<int64_t>();
     VOX_CHECK(largest < out_channels, "the label has class ", largest, " but the network has ", out_channels,

@@ -39,6 +39,18 @@ class Loss {
   virtual bool batch_wise(bool partial) const = 0;
 };
 
+// Numbers that a loss multiplies with, brought to a device once: a copy in every step would wait there.
+class Constants {
+ public:
+  explicit Constants(std::vector<double> values = {}) : values_(std::move(values)) {}
+  bool empty() const { return values_.empty(); }
+  const at::Tensor& like(const at::Tensor& other) const;  // [count], of that type and device
+
+ private:
+  std::vector<double> values_;
+  mutable at::Tensor made_;
+};
+
 // Mean over the voxels that count, of all samples and channels together; 0 where none does.
 at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid);
 

@@ -27,8 +27,9 @@ LoadReport load_weights(Network& network, const TensorMap& weights, Missing miss
 LoadReport load_weights(Network& network, const SafetensorsFile& file, const std::string& prefix = "",
                         Missing missing = Missing::kFail);
 
-// What rebuilds a network, as metadata: architecture and options as key=value text, and back.
+// What rebuilds a network, as metadata: the options of section `model` as text, by their names.
 Metadata describe(const ModelOptions& options);
-ModelOptions model_options(const Metadata& metadata);
+// And back. The names may carry the section ("model.filters"); `overrides` are key=value of the same kind and win.
+ModelOptions model_options(const Metadata& metadata, const std::vector<std::string>& overrides = {});
 
 }  // namespace vox

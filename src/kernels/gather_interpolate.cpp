@@ -180,11 +180,12 @@ __m256 load_one(const T* base, const Offsets& offsets) {
         _mm256_setr_epi32(value(0), value(1), value(2), value(3), value(4), value(5), value(6), value(7)));
 }
 
-// As mix() of the definition. Integers are finite and never -0, so the choice at fraction zero changes nothing there.
-template <class T>
+// As mix() of the definition; kChecked where a fraction may be zero beside a value that is not finite, or -0. Integers
+// are never that.
+template <bool kChecked>
 __m256 mix_lanes(__m256 a, __m256 b, __m256 fraction) {
   const __m256 mixed = _mm256_fmadd_ps(fraction, _mm256_sub_ps(b, a), a);
-  if constexpr (!std::is_floating_point_v<T>) return mixed;
+  if constexpr (!kChecked) return mixed;
   return _mm256_blendv_ps(mixed, a, _mm256_cmp_ps(fraction, _mm256_setzero_ps(), _CMP_EQ_OQ));
 }
 
@@ -212,19 +213,31 @@ Lanes lanes_at(const RowPlan<T>& plan, const float (&start)[3], int64_t x) {
   return lanes;
 }
 
-template <class T, bool kScaled>
-__m256 linear_lanes(const RowPlan<T>& plan, const float (&start)[3], int64_t x) {
-  const Lanes lanes = lanes_at(plan, start, x);
+bool any_fraction_is_zero(const Lanes& lanes) {
+  const __m256 smallest = _mm256_min_ps(_mm256_min_ps(lanes.fraction[0], lanes.fraction[1]), lanes.fraction[2]);
+  return _mm256_movemask_ps(_mm256_cmp_ps(smallest, _mm256_setzero_ps(), _CMP_EQ_OQ)) != 0;
+}
+
+template <class T, bool kScaled, bool kChecked>
+__m256 interpolate_lanes(const RowPlan<T>& plan, const Lanes& lanes) {
   const __m256 scale = _mm256_set1_ps(plan.source.scale), shift = _mm256_set1_ps(plan.source.offset);
   const auto along_x = [&](int64_t row) {
     Pair pair = load_pair(plan.source.data + row, lanes.offsets);
     if constexpr (kScaled) pair = {_mm256_fmadd_ps(scale, pair.low, shift), _mm256_fmadd_ps(scale, pair.high, shift)};
-    return mix_lanes<T>(pair.low, pair.high, lanes.fraction[2]);
+    return mix_lanes<kChecked>(pair.low, pair.high, lanes.fraction[2]);
   };
   const int64_t dz = plan.source.stride[0], dy = plan.source.stride[1];
-  const __m256 near = mix_lanes<T>(along_x(0), along_x(dy), lanes.fraction[1]);
-  const __m256 far = mix_lanes<T>(along_x(dz), along_x(dz + dy), lanes.fraction[1]);
-  return mix_lanes<T>(near, far, lanes.fraction[0]);
+  const __m256 near = mix_lanes<kChecked>(along_x(0), along_x(dy), lanes.fraction[1]);
+  const __m256 far = mix_lanes<kChecked>(along_x(dz), along_x(dz + dy), lanes.fraction[1]);
+  return mix_lanes<kChecked>(near, far, lanes.fraction[0]);
+}
+
+template <class T, bool kScaled>
+__m256 linear_lanes(const RowPlan<T>& plan, const float (&start)[3], int64_t x) {
+  const Lanes lanes = lanes_at(plan, start, x);
+  if constexpr (std::is_floating_point_v<T>)
+    if (any_fraction_is_zero(lanes)) return interpolate_lanes<T, kScaled, true>(plan, lanes);
+  return interpolate_lanes<T, kScaled, false>(plan, lanes);
 }
 
 template <class T, bool kScaled>

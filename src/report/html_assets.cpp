@@ -24,9 +24,9 @@ header{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:baseline}
 header p{flex-basis:100%}
 .state{font-size:.8rem;font-weight:600;padding:1px 10px;border-radius:99px;border:1px solid currentColor}
 .finished{color:var(--good)}.failed{color:var(--bad)}.stopped,.running{color:var(--warn)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:10px;margin-top:18px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(136px,1fr));gap:10px;margin-top:18px}
 .tile,.plot,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.tile{padding:10px 14px}.tile b{display:block;font-size:1.2rem;font-weight:600;line-height:1.3;white-space:nowrap}
+.tile{padding:10px 14px}.tile b{display:block;font-size:1.15rem;font-weight:600;line-height:1.3;white-space:nowrap}
 .tile span{color:var(--soft);font-size:.8rem}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:14px}
 .plot{padding:12px 14px 8px;margin:0;min-width:0}
@@ -46,7 +46,7 @@ header p{flex-basis:100%}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{text-align:left;padding:5px 16px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 tr:last-child td,tr:last-child th{border-bottom:0}
-th{color:var(--soft);font-weight:500;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}
+th{color:var(--soft);font-weight:500;white-space:nowrap}td.when{white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}
 .card{padding:12px 16px}.card+.card{margin-top:12px}.strip .card{margin-top:0}
 details summary{cursor:pointer;color:var(--soft);padding:4px 0}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
 .strip{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:14px}

@@ -78,9 +78,10 @@ std::string process_table(const ReportRun& run) {
   out << "<div class=\"scroll\"><table><tr><th>started</th><th>ended</th><th class=\"n\">first step</th>"
          "<th class=\"n\">last step</th><th>how it ended</th><th>where</th></tr>";
   for (const RunProcess& process : run.record.processes) {
-    out << "<tr><td>" << escape_html(process.started) << "</td><td>" << escape_html(process.ended)
-        << "</td><td class=\"n\">" << process.first_step << "</td><td class=\"n\">" << process.last_step << "</td><td>"
-        << escape_html(process.how) << "</td><td>" << escape_html(process.host) << "</td></tr>";
+    out << "<tr><td class=\"when\">" << escape_html(process.started) << "</td><td class=\"when\">"
+        << escape_html(process.ended) << "</td><td class=\"n\">" << process.first_step << "</td><td class=\"n\">"
+        << process.last_step << "</td><td>" << escape_html(process.how) << "</td><td>" << escape_html(process.host)
+        << "</td></tr>";
   }
   out << "</table></div>";
   return out.str();

@@ -84,7 +84,8 @@ std::vector<fs::path> extended_files(const Tree& tree, const fs::path& folder) {
 void add_document(Layers& layers, const Document& document, std::vector<fs::path>& open);
 
 void add_file_once(Layers& layers, const fs::path& file, std::vector<fs::path>& open) {
-  VOX_CHECK(fs::is_regular_file(file), file.string(), ": no such recipe",
+  std::error_code ignored;
+  VOX_CHECK(fs::exists(file, ignored) && !fs::is_directory(file, ignored), file.string(), ": no such recipe",
             open.empty() ? "" : concat("; ", open.back().string(), " extends it"));
   const fs::path identity = fs::weakly_canonical(file);
   if (std::find(open.begin(), open.end(), identity) != open.end()) {
@@ -114,7 +115,8 @@ void add_document(Layers& layers, const Document& document, std::vector<fs::path
 
 // A path typed in a shell means the current folder where it is there, else it is one of the recipe's.
 fs::path folder_of_typed(const Tree& value, const fs::path& recipe_folder) {
-  const bool here = value.kind == Tree::Kind::kScalar && !value.scalar.empty() && fs::exists(value.scalar);
+  std::error_code ignored;
+  const bool here = value.kind == Tree::Kind::kScalar && !value.scalar.empty() && fs::exists(value.scalar, ignored);
   return here ? fs::current_path() : recipe_folder;
 }
 

@@ -55,7 +55,7 @@ def read_by_tifffile(path, **options):
 
 def check_voxels(program, path, expected, folder):
     target = folder / "check.npy"
-    subprocess.run([program, "convert", path, target], check=True)
+    subprocess.run([program, "convert", path, target], check=True, capture_output=True)
     assert numpy.array_equal(numpy.load(target), expected), f"{path}: voxloom and numpy disagree"
     assert numpy.array_equal(tifffile.imread(path), expected)
 

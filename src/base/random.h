@@ -36,25 +36,35 @@ VOX_HOST_DEVICE float uniform_from_bits(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
-// Coefficients of normal_from_bits, highest power first: minimax fits to its exact function, relative error 5e-8.
-struct NormalFit {
-  static constexpr float kLog[9] = {0.0872265026f, -0.14366959f, 0.149522081f,  -0.165623724f, 0.199568376f,
-                                    -0.250020742f, 0.333341867f, -0.499999881f, 1.0f};  // log(1 + f) / f
-  static constexpr float kCentre[10] = {-8.24034618e-09f, -6.13081452e-09f, 6.44291674e-07f, -2.66625807e-06f,
-                                        -1.80414481e-05f, 0.000276445237f,  -0.00118238362f, -0.00811557844f,
-                                        0.341716886f,     2.29603529f};  // in w - 3
-  static constexpr float kTail[10] = {2.7069218e-05f,   4.03002196e-05f, -0.000355270429f, 0.000685637642f,
-                                      -0.000942229002f, 0.00151365693f,  -0.00292245764f,  0.00463902717f,
-                                      1.42463505f,      4.71708918f};  // in sqrt(w) - 3.5
-  static constexpr float kTailBegins = 6.0f, kCentreShift = 3.0f, kTailShift = 3.5f, kLog2 = 0.693147182f;
+template <int kCount>
+struct Polynomial {
+  float coefficient[kCount];  // highest power first
 };
 
 template <int kCount>
-VOX_HOST_DEVICE float polynomial(const float (&coefficients)[kCount], float x) {
-  float sum = coefficients[0];
-  for (int i = 1; i < kCount; ++i) sum = std::fma(sum, x, coefficients[i]);
+VOX_HOST_DEVICE float evaluate(const Polynomial<kCount>& polynomial, float x) {
+  float sum = polynomial.coefficient[0];
+  for (int i = 1; i < kCount; ++i) sum = std::fma(sum, x, polynomial.coefficient[i]);
   return sum;
 }
+
+// The polynomials of normal_from_bits: minimax fits to its exact function, relative error 5e-8. Functions, because
+// device code cannot read a constant array of the host.
+struct NormalFit {
+  VOX_HOST_DEVICE static Polynomial<9> log() {  // log(1 + f) / f
+    return {{0.0872265026f, -0.14366959f, 0.149522081f, -0.165623724f, 0.199568376f, -0.250020742f, 0.333341867f,
+             -0.499999881f, 1.0f}};
+  }
+  VOX_HOST_DEVICE static Polynomial<10> centre() {  // in w - kCentreShift
+    return {{-8.24034618e-09f, -6.13081452e-09f, 6.44291674e-07f, -2.66625807e-06f, -1.80414481e-05f, 0.000276445237f,
+             -0.00118238362f, -0.00811557844f, 0.341716886f, 2.29603529f}};
+  }
+  VOX_HOST_DEVICE static Polynomial<10> tail() {  // in sqrt(w) - kTailShift
+    return {{2.7069218e-05f, 4.03002196e-05f, -0.000355270429f, 0.000685637642f, -0.000942229002f, 0.00151365693f,
+             -0.00292245764f, 0.00463902717f, 1.42463505f, 4.71708918f}};
+  }
+  static constexpr float kTailBegins = 6.0f, kCentreShift = 3.0f, kTailShift = 3.5f, kLog2 = 0.693147182f;
+};
 
 // Natural logarithm of a positive normal number: exponent and mantissa in [sqrt(1/2), sqrt(2)).
 VOX_HOST_DEVICE float log_from_parts(float value) {
@@ -65,7 +75,7 @@ VOX_HOST_DEVICE float log_from_parts(float value) {
   float mantissa;
   std::memcpy(&mantissa, &bits, sizeof mantissa);
   const float f = mantissa - 1.0f;
-  return std::fma(static_cast<float>(exponent), NormalFit::kLog2, f * polynomial(NormalFit::kLog, f));
+  return std::fma(static_cast<float>(exponent), NormalFit::kLog2, f * evaluate(NormalFit::log(), f));
 }
 
 // Standard normal from 32 bits by the inverse distribution function, relative error below 5e-7, in float32 and without
@@ -78,8 +88,8 @@ VOX_HOST_DEVICE float normal_from_bits(uint32_t bits) {
   const float x = std::fma(static_cast<float>(static_cast<int32_t>(from_middle)), 0x1p-31f, 0x1p-32f);
   const float tail = std::fma(static_cast<float>(static_cast<int32_t>(from_middle ^ 0x7fffffffu)), 0x1p-32f, 0x1p-33f);
   const float w = -log_from_parts(4.0f * tail * (1.0f - tail));
-  const float ratio = w < NormalFit::kTailBegins ? polynomial(NormalFit::kCentre, w - NormalFit::kCentreShift)
-                                                 : polynomial(NormalFit::kTail, std::sqrt(w) - NormalFit::kTailShift);
+  const float ratio = w < NormalFit::kTailBegins ? evaluate(NormalFit::centre(), w - NormalFit::kCentreShift)
+                                                 : evaluate(NormalFit::tail(), std::sqrt(w) - NormalFit::kTailShift);
   return positive ? ratio * x : -(ratio * x);
 }
 

@@ -47,9 +47,9 @@ PhiloxLanes philox_lanes(const Random& random, uint32_t block) {
 }
 
 template <int kCount>
-__m256 polynomial_lanes(const float (&coefficients)[kCount], __m256 x) {
-  __m256 sum = _mm256_set1_ps(coefficients[0]);
-  for (int i = 1; i < kCount; ++i) sum = _mm256_fmadd_ps(sum, x, _mm256_set1_ps(coefficients[i]));
+__m256 evaluate_lanes(const Polynomial<kCount>& polynomial, __m256 x) {
+  __m256 sum = _mm256_set1_ps(polynomial.coefficient[0]);
+  for (int i = 1; i < kCount; ++i) sum = _mm256_fmadd_ps(sum, x, _mm256_set1_ps(polynomial.coefficient[i]));
   return sum;
 }
 
@@ -59,7 +59,7 @@ __m256 log_lanes(__m256 value) {
   const __m256 mantissa = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(exponent, 23)));
   const __m256 f = _mm256_sub_ps(mantissa, _mm256_set1_ps(1.0f));
   return _mm256_fmadd_ps(_mm256_cvtepi32_ps(exponent), _mm256_set1_ps(NormalFit::kLog2),
-                         _mm256_mul_ps(f, polynomial_lanes(NormalFit::kLog, f)));
+                         _mm256_mul_ps(f, evaluate_lanes(NormalFit::log(), f)));
 }
 
 __m256 normal_lanes(__m256i bits) {
@@ -73,11 +73,11 @@ __m256 normal_lanes(__m256i bits) {
   const __m256 product =
       _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(4.0f), tail), _mm256_sub_ps(_mm256_set1_ps(1.0f), tail));
   const __m256 w = _mm256_xor_ps(log_lanes(product), sign_bit);
-  __m256 ratio = polynomial_lanes(NormalFit::kCentre, _mm256_sub_ps(w, _mm256_set1_ps(NormalFit::kCentreShift)));
+  __m256 ratio = evaluate_lanes(NormalFit::centre(), _mm256_sub_ps(w, _mm256_set1_ps(NormalFit::kCentreShift)));
   const __m256 in_centre = _mm256_cmp_ps(w, _mm256_set1_ps(NormalFit::kTailBegins), _CMP_LT_OQ);
   if (_mm256_movemask_ps(in_centre) != 0xff) {
     const __m256 root = _mm256_sub_ps(_mm256_sqrt_ps(w), _mm256_set1_ps(NormalFit::kTailShift));
-    ratio = _mm256_blendv_ps(polynomial_lanes(NormalFit::kTail, root), ratio, in_centre);
+    ratio = _mm256_blendv_ps(evaluate_lanes(NormalFit::tail(), root), ratio, in_centre);
   }
   const __m256 sign = _mm256_and_ps(_mm256_castsi256_ps(negative), sign_bit);
   return _mm256_xor_ps(_mm256_mul_ps(ratio, x), sign);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/bench.h"
+#include "cli/make_data.h"
 #include "config/config.h"
 #include "measure/data_bench.h"
 
@@ -54,6 +55,7 @@ json to_json(const DataBenchResult& result, const Arguments& arguments) {
 
 void run(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
+  make_missing_data(config.options);
   const DataBenchResult result = bench_data(config.options, arguments.request);
   print_results(to_json(result, arguments), arguments.as_json);
   if (arguments.as_json) return;

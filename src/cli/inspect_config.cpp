@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/inspect.h"
+#include "cli/make_data.h"
 #include "config/config.h"
 #include "io/format.h"
-#include "synth/synth.h"
 #include "volume/dataset.h"
 #include "volume/store.h"
 
@@ -111,18 +111,6 @@ void print(const ordered_json& facts) {
 
 }  // namespace
 
-namespace {
-
-void make_missing_data(const DataOptions& data, ThreadPool& pool) {
-  const SynthOptions& synth = data.synth;
-  if (synth.kind.empty()) return;
-  make_synthetic(
-      synth.kind,
-      {.folder = data.root, .count = synth.count, .size = synth.size, .seed = static_cast<uint64_t>(synth.seed)}, pool);
-}
-
-}  // namespace
-
 void inspect_config(const InspectRequest& request) {
   const Config config = load_config(request.name, request.overrides);
   for (const std::string& warning : config.warnings) std::cerr << "voxloom: " << warning << '\n';
@@ -130,7 +118,7 @@ void inspect_config(const InspectRequest& request) {
   data.on_bad_case = "skip";  // all that is wrong is to be seen, not the first of it
   const TrainingOptions& training = config.options.training;
   ThreadPool pool(available_cpus());
-  make_missing_data(data, pool);
+  make_missing_data(config.options);
   const Dataset dataset = make_dataset(data, training.fold, static_cast<uint64_t>(training.seed));
   const Store store(dataset, data, pool);
   const ordered_json facts = to_json(store, data);

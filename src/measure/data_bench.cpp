@@ -8,7 +8,6 @@
 #include "base/thread_pool.h"
 #include "pipeline/pipeline.h"
 #include "report/machine.h"
-#include "synth/synth.h"
 
 namespace vox {
 namespace {
@@ -44,15 +43,6 @@ DataBenchResult bench_data(const Options& options, const DataBenchRequest& reque
   DataBenchResult result;
   const auto opening = Clock::now();
   auto pool = std::make_unique<ThreadPool>(request.threads);
-  const SynthOptions& synth = options.data.synth;
-  if (!synth.kind.empty()) {
-    make_synthetic(synth.kind,
-                   {.folder = options.data.root,
-                    .count = synth.count,
-                    .size = synth.size,
-                    .seed = static_cast<uint64_t>(synth.seed)},
-                   *pool);
-  }
   const Dataset dataset =
       make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
   const auto store = std::make_shared<Store>(dataset, options.data, *pool, progress);

@@ -1,7 +1,6 @@
 // Curves of the report: which columns of metrics.csv become which plot.
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -54,12 +53,11 @@ std::vector<std::string> loss_terms(const std::vector<ReportRun>& runs) {
 
 // Columns that only validation fills: its scores.
 std::vector<std::string> score_columns(const std::vector<ReportRun>& runs) {
-  static const std::set<std::string> kTimes{"forward_ms", "loss_ms", "backward_ms", "optimizer_ms"};
   const std::vector<std::string>& standard = standard_columns();
   std::vector<std::string> scores;
   for (const ReportRun& run : runs) {
     for (const std::string& column : run.metrics.columns) {
-      if (column.starts_with("loss.") || kTimes.count(column)) continue;
+      if (column.starts_with("loss.") || column.ends_with("_ms")) continue;
       if (std::find(standard.begin(), standard.end(), column) != standard.end()) continue;
       if (std::find(scores.begin(), scores.end(), column) == scores.end()) scores.push_back(column);
     }

@@ -145,12 +145,13 @@ struct Stage {
 std::vector<Stage> stages_of(const MetricsTable& metrics) {
   const std::optional<double> step = mean_of_training(metrics, "step_ms");
   if (!step) return {};
-  constexpr std::array<std::array<const char*, 2>, 5> kStages{{{"data_wait_ms", "waiting for data"},
+  constexpr std::array<std::array<const char*, 2>, 6> kStages{{{"data_wait_ms", "waiting for data"},
+                                                               {"transfer_ms", "transfer"},
                                                                {"forward_ms", "forward"},
                                                                {"loss_ms", "loss"},
                                                                {"backward_ms", "backward"},
                                                                {"optimizer_ms", "optimizer"}}};
-  constexpr std::array<int, 5> kStageColours{1, 0, 3, 2, 4};
+  constexpr std::array<int, 6> kStageColours{1, 5, 0, 3, 2, 4};
   std::vector<Stage> stages;
   double rest = *step;
   for (size_t i = 0; i < kStages.size(); ++i) {

@@ -29,7 +29,8 @@ struct MetricsTable {
 
 // Columns of every run, in order: loss, lr, grad_norm, step_ms, data_wait_ms, samples_per_s, gpu_util, gpu_mem_gb,
 // gpu_temp_c, gpu_power_w, host_rss_gb (gpu_util is a fraction, 0..1; step_ms holds the data wait). `loss.<term>`
-// columns stand after loss; others (validation scores, forward_ms, loss_ms, backward_ms, optimizer_ms) at the end.
+// columns stand after loss; others (validation scores, transfer_ms, forward_ms, loss_ms, backward_ms, optimizer_ms) at
+// the end.
 const std::vector<std::string>& standard_columns();
 
 // A file that ends in half a line (the process was killed) is read without it.

@@ -12,7 +12,7 @@ std::string base64(const std::string& bytes);
 std::string embedded_png(const std::filesystem::path& file);  // a data: address
 
 std::string short_number(double value);                        // four significant digits: 0.8123, 12.3k, 3.1e-05
-std::string short_number(const std::optional<double>& value);  // an en dash's stand-in "-" where absent
+std::string short_number(const std::optional<double>& value);  // "-" where absent
 
 const char* report_style();   // CSS
 const char* report_script();  // JavaScript

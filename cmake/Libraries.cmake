@@ -42,6 +42,12 @@ function(vox_torch_unit target)
   elseif(TARGET vox_ops)
     target_precompile_headers(${target} REUSE_FROM vox_ops)
   endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # CMake gives executables -fPIE, with which GCC refuses a header precompiled for the libraries' -fPIC.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
 endfunction()
 
 function(vox_test name tests torch)

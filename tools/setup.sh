@@ -60,6 +60,8 @@ install_torch() {
 install_packages "${packages[@]}"
 install_torch
 if [ "$what" = test ]; then
+  # The report is looked at in a browser; on Ubuntu the package is only a pointer to another store, so it is left out.
+  grep -qx 'ID=debian' /etc/os-release && install_packages chromium
   [ -f .venv/.installed-peers ] || echo "Installing what the tests compare with into .venv (download: about 0.3 GB)"
   install_python .venv peers -r tools/requirements-test.txt
   install_python .venv peers-no-deps --no-deps -r tools/requirements-test-no-deps.txt

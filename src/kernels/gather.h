@@ -37,8 +37,8 @@ struct GatherOptions {
 // The smallest box of source positions that gather looks at, before padding; it may reach beyond the volume.
 Box3 source_box(const GatherMap& map, const Extent3& output, Interpolation interpolation);
 
-// The smallest box of voxels that gather reads from a volume of `volume`: source_box clipped, and where kEdge or
-// kReflect look up border voxels or mirror far ones, those too. Empty where every voxel is padding.
+// A box that holds every voxel gather reads from a volume of `volume`: source_box clipped axis by axis, and where kEdge
+// or kReflect look up border voxels or mirror far ones, those too. Empty where every voxel is padding.
 Box3 read_box(const GatherMap& map, const Extent3& output, const GatherOptions& options, const Extent3& volume);
 
 // `source` covers read_box. Identity and axis-permuting maps (flips, quarter turns, whole shifts) copy voxels bit for

@@ -25,6 +25,7 @@ class InputFile {
   int64_t read_some(int64_t offset, std::span<std::byte> out) const;
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
+  int descriptor() const { return descriptor_; }  // for mapping; stays this file's
 
  private:
   std::string path_;

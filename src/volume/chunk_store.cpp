@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kWidest = 512;          // voxels in x; wider volumes are cut
 constexpr int64_t kTargetBytes = 400000;  // of a chunk: few enough reads, little enough read in vain
+constexpr int64_t kDenseBytes = 1600000;  // of the slices that share a checksum
+constexpr int64_t kDataAlignment = 4096;
 
 template <class T>
 std::span<std::byte> writable_bytes(std::vector<T>& values) {
@@ -27,6 +29,10 @@ int64_t parts(int64_t extent, int64_t chunk) {
 uint32_t header_crc(ChunkHeader header, const std::vector<ChunkEntry>& index) {
   header.crc = 0;
   return crc32c(std::as_bytes(std::span(index)), crc32c(std::as_bytes(std::span(&header, 1))));
+}
+
+bool is_dense(const ChunkHeader& header) {
+  return header.chunk.x == header.extent.x && header.chunk.y == header.extent.y;
 }
 
 bool is_constant(const std::byte* data, int64_t bytes, int64_t element) {
@@ -55,8 +61,10 @@ std::vector<std::byte>& scratch() {  // of this thread; at most two chunks
 }  // namespace
 
 Extent3 chunk_shape(const Extent3& extent, DType dtype) {
-  Extent3 chunk{1, std::min<int64_t>(extent.y, 64), extent.x <= kWidest ? extent.x : kWidest / 2};
-  while (chunk.z < std::min<int64_t>(extent.z, 64) && 2 * chunk.voxels() * size_of(dtype) <= kTargetBytes) chunk.z *= 2;
+  const bool dense = extent.x <= kWidest;
+  Extent3 chunk = dense ? Extent3{1, extent.y, extent.x} : Extent3{1, std::min<int64_t>(extent.y, 64), kWidest / 2};
+  const int64_t target = dense ? kDenseBytes : kTargetBytes;
+  while (chunk.z < extent.z && 2 * chunk.voxels() * size_of(dtype) <= target) chunk.z *= 2;
   chunk.z = std::min(chunk.z, extent.z);
   return chunk;
 }
@@ -70,8 +78,8 @@ ChunkWriter::ChunkWriter(const fs::path& path, const VolumeInfo& info, uint64_t 
   header_.offset = info.offset;
   const Extent3 &extent = header_.extent, &chunk = header_.chunk;
   header_.chunks = parts(extent.z, chunk.z) * parts(extent.y, chunk.y) * parts(extent.x, chunk.x);
-  const std::vector<std::byte> space(sizeof(ChunkHeader) + static_cast<size_t>(header_.chunks) * sizeof(ChunkEntry));
-  file_.write(space);  // filled in by commit()
+  const auto front = static_cast<int64_t>(sizeof(ChunkHeader)) + header_.chunks * int64_t{sizeof(ChunkEntry)};
+  file_.write(std::vector<std::byte>(static_cast<size_t>(parts(front, kDataAlignment) * kDataAlignment)));
   chunk_.resize(static_cast<size_t>(chunk.voxels() * size_of(info.dtype)));
 }
 
@@ -94,7 +102,8 @@ void ChunkWriter::write_slab(int64_t z_begin, int64_t z_end, const std::byte* vo
 ChunkEntry ChunkWriter::store(const std::byte* chunk, int64_t bytes) {
   const int64_t element = size_of(static_cast<DType>(header_.dtype));
   ChunkEntry entry;
-  if (is_constant(chunk, bytes, element)) {
+  const bool dense = is_dense(header_);
+  if (!dense && is_constant(chunk, bytes, element)) {
     entry.kind = ChunkEntry::kConstant;
     std::memcpy(&entry.offset, chunk, static_cast<size_t>(element));
     return entry;
@@ -102,8 +111,10 @@ ChunkEntry ChunkWriter::store(const std::byte* chunk, int64_t bytes) {
   std::span<const std::byte> stored(chunk, static_cast<size_t>(bytes));
 #if VOX_HAVE_LZ4
   packed_.resize(static_cast<size_t>(bytes / 2));
-  const int packed = LZ4_compress_default(reinterpret_cast<const char*>(chunk), reinterpret_cast<char*>(packed_.data()),
-                                          static_cast<int>(bytes), static_cast<int>(packed_.size()));
+  const int packed =
+      dense ? 0
+            : LZ4_compress_default(reinterpret_cast<const char*>(chunk), reinterpret_cast<char*>(packed_.data()),
+                                   static_cast<int>(bytes), static_cast<int>(packed_.size()));
   if (packed > 0) {
     entry.kind = ChunkEntry::kLz4;
     stored = std::span<const std::byte>(packed_).first(static_cast<size_t>(packed));
@@ -149,12 +160,6 @@ VolumeInfo ChunkFile::info() const {
   info.scale = header_.scale;
   info.offset = header_.offset;
   return info;
-}
-
-Box3 ChunkFile::widened(const Box3& box) const {
-  Box3 wide = box;
-  if (header_.chunk.x == header_.extent.x) wide.begin.x = 0, wide.end.x = header_.extent.x;
-  return wide;
 }
 
 struct ChunkFile::Target {

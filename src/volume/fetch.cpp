@@ -114,7 +114,7 @@ SharedVolume Store::Impl::whole_volume(const Unit& unit, ThreadPool* pool) {
 // Where memory is left, a volume that is asked for moves in whole. None is driven out for it: under random access the
 // newcomer is asked for no more often than the one it would replace.
 SharedVolume Store::Impl::promote(const Unit& unit) {
-  const int64_t headroom = std::max(budget.limit() / 4, 2 * buffers.bytes());  // for blocks in flight
+  const int64_t headroom = std::max(budget.limit() / 2, 2 * buffers.bytes());  // for blocks in flight
   Reservation bytes = budget.try_reserve(unit.stored.bytes(), headroom);
   if (bytes.bytes() == 0) return nullptr;
   return cache.get(cache_key(unit), [&]() -> SharedVolume {
@@ -124,18 +124,36 @@ SharedVolume Store::Impl::promote(const Unit& unit) {
   });
 }
 
+Block Store::Impl::chunk_block(const Unit& unit, const Box3& box) {
+  const std::shared_ptr<const ChunkFile> file = shelf.open(unit);
+  const VolumeInfo info = file->info();
+  if (!file->dense()) {
+    std::shared_ptr<std::byte> buffer = buffers.acquire(box.voxels() * size_of(info.dtype), unit.title());
+    block_bytes += file->read(box, buffer.get());
+    return dense_block(info, box, std::move(buffer));
+  }
+  struct Owner {
+    Reservation bytes;
+    MappedBox mapped;  // goes first: its pages are free before others may take their place
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->bytes = budget.reserve(file->mapped_bytes(box), unit.title());
+  owner->mapped = file->map(box);
+  block_bytes += owner->mapped.bytes;
+  VolumeView view{.data = owner->mapped.data,
+                  .dtype = info.dtype,
+                  .box = owner->mapped.box,
+                  .extent = info.extent,
+                  .stride_z = info.extent.y * info.extent.x,
+                  .stride_y = info.extent.x,
+                  .scale = info.scale,
+                  .offset = info.offset};
+  return {view, std::move(owner)};
+}
+
 Block Store::Impl::read_block(const Unit& unit, const Box3& box) {
   const Span span("read");
-  if (!unit.direct) {
-    return with_rebuild<Block>(unit, [&] {
-      const std::shared_ptr<const ChunkFile> file = shelf.open(unit);
-      const VolumeInfo info = file->info();
-      const Box3 wide = file->widened(box);
-      std::shared_ptr<std::byte> buffer = buffers.acquire(wide.voxels() * size_of(info.dtype), unit.title());
-      block_bytes += file->read(wide, buffer.get());
-      return dense_block(info, wide, std::move(buffer));
-    });
-  }
+  if (!unit.direct) return with_rebuild<Block>(unit, [&] { return chunk_block(unit, box); });
   const std::shared_ptr<const VolumeReader> reader =
       readers.get(unit.key, [&] { return std::shared_ptr<const VolumeReader>(open_volume(unit.name)); });
   Box3 wide = box;

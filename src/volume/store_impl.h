@@ -46,6 +46,7 @@ struct Store::Impl {
   const Unit& unit_of(int64_t case_index, Role role, int64_t channel) const;
   Block fetch(const Unit& unit, const Box3& box);
   Block read_block(const Unit& unit, const Box3& box);
+  Block chunk_block(const Unit& unit, const Box3& box);
   SharedVolume whole_volume(const Unit& unit, ThreadPool* pool);
   SharedVolume load_volume(const Unit& unit, ThreadPool* pool);
   SharedVolume promote(const Unit& unit);

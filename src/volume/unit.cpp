@@ -12,7 +12,7 @@
 namespace vox {
 namespace {
 
-constexpr uint64_t kCacheVersion = 1;  // of whatever is derived from a file and kept
+constexpr uint64_t kCacheVersion = 2;  // of whatever is derived from a file and kept
 
 uint64_t content_key(const Unit& unit, const DataOptions& data, const Preprocess& preprocess) {
   const fs::path file = file_of_volume(unit.name);

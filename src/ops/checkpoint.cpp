@@ -21,11 +21,10 @@ struct SegmentHolder : torch::CustomClassHolder {
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
   // `tensors` holds the inputs, then the parameters: all must be arguments for autograd to know of them.
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<SegmentHolder>& holder,
-                               const variable_list& tensors) {
+                               at::TensorList tensors) {
     context->saved_data["segment"] = c10::IValue::make_capsule(holder);
-    context->save_for_backward(tensors);
-    const auto parameters = tensors.begin() + static_cast<std::ptrdiff_t>(holder->input_count);
-    return holder->segment(variable_list(tensors.begin(), parameters));
+    context->save_for_backward(tensors.vec());
+    return holder->segment(tensors.slice(0, holder->input_count).vec());
   }
 
   static variable_list backward(AutogradContext* context, variable_list output_grads) {
@@ -59,7 +58,7 @@ std::vector<at::Tensor> checkpoint(const Segment& segment, const std::vector<at:
   if (!at::GradMode::is_enabled()) return segment(inputs);
   variable_list tensors(inputs);
   tensors.insert(tensors.end(), parameters.begin(), parameters.end());
-  return Checkpoint::apply(c10::make_intrusive<SegmentHolder>(segment, inputs.size()), tensors);
+  return Checkpoint::apply(c10::make_intrusive<SegmentHolder>(segment, inputs.size()), at::TensorList(tensors));
 }
 
 }  // namespace vox::ops

@@ -1,0 +1,276 @@
+// Truth: closed forms written out in loops, torch's own functions, and finite differences in float64.
+#include "losses/loss.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/error.h"
+
+namespace vox {
+namespace {
+
+Tree scalar(const std::string& value) {
+  Tree tree;
+  tree.kind = Tree::Kind::kScalar;
+  tree.scalar = value;
+  return tree;
+}
+
+LossTerm term(const std::string& name, const std::vector<std::pair<std::string, Tree>>& params = {}) {
+  LossTerm result;
+  result.name = name;
+  result.params.kind = Tree::Kind::kMap;
+  result.params.members = params;
+  return result;
+}
+
+struct Case {
+  LossOptions loss;
+  DataOptions data;
+  int64_t channels = 1;
+  Targets targets;
+
+  at::Tensor total(const at::Tensor& logits, int64_t step = 0) const {
+    return LossSet(loss, data, channels).compute({logits}, targets, step).total;
+  }
+};
+
+constexpr int64_t kIgnored = 7;
+
+// A case that suits the entry: several channels for cross entropy, values for regression.
+Case case_for(const LossEntry& entry) {
+  Case result;
+  result.loss.terms = {term(entry.name)};
+  result.channels = entry.name == "cross_entropy" ? 3 : 1;
+  result.targets.label = at::randint(0, std::max<int64_t>(2, result.channels), {2, 1, 3, 4, 5}, at::kByte);
+  if (entry.regression) {
+    result.data.target = "regression";
+    result.targets.label = at::randn({2, 1, 3, 4, 5});
+    result.targets.mask = at::randint(0, 2, {2, 1, 3, 4, 5}, at::kByte);
+  } else {
+    result.data.ignore_label = kIgnored;
+    result.targets.label.index_put_({at::rand({2, 1, 3, 4, 5}) < 0.3}, kIgnored);
+  }
+  return result;
+}
+
+at::Tensor logits_for(const Case& c) {
+  return at::randn({2, c.channels, 3, 4, 5}, at::kDouble).set_requires_grad(true);
+}
+
+at::Tensor right_logits(const Case& c, double size) {
+  const at::Tensor label = c.targets.label.to(at::kDouble);
+  if (c.data.target == "regression") return label + (size < 0 ? 1 : 0);
+  if (c.channels == 1) return (label * 2 - 1) * size;
+  const at::Tensor channel = at::arange(c.channels, at::kDouble).view({1, -1, 1, 1, 1});
+  return (label == channel).to(at::kDouble) * (2 * size) - size;
+}
+
+TEST(Losses, EveryGradientIsThatOfFiniteDifferences) {
+  for (const LossEntry& entry : all_losses()) {
+    torch::manual_seed(11);
+    const Case c = case_for(entry);
+    const at::Tensor logits = logits_for(c);
+    const at::Tensor grad = torch::autograd::grad({c.total(logits)}, {logits})[0];
+    constexpr double kStep = 1e-6;
+    for (const int64_t i : {0, 17, 33, 59, 77, 101, 119}) {
+      const at::Tensor up = logits.detach().clone(), down = logits.detach().clone();
+      up.view(-1)[i] += kStep;
+      down.view(-1)[i] -= kStep;
+      const double difference = (c.total(up) - c.total(down)).item<double>() / (2 * kStep);
+      EXPECT_NEAR(grad.reshape(-1)[i].item<double>(), difference, 1e-7) << entry.name << " at " << i;
+    }
+  }
+}
+
+TEST(Losses, EveryLossIsSmallestWhenThePredictionIsTheLabel) {
+  for (const LossEntry& entry : all_losses()) {
+    torch::manual_seed(12);
+    const Case c = case_for(entry);
+    const double right = c.total(right_logits(c, 10)).item<double>();
+    EXPECT_LT(right, 1e-3) << entry.name;
+    EXPECT_LT(right, c.total(logits_for(c)).item<double>()) << entry.name;
+    EXPECT_LT(right, c.total(right_logits(c, -10)).item<double>()) << entry.name;
+  }
+}
+
+TEST(Losses, VoxelsThatDoNotCountChangeNeitherValueNorGradient) {
+  for (const LossEntry& entry : all_losses()) {
+    if (!entry.uses_valid) continue;
+    torch::manual_seed(13);
+    const Case c = case_for(entry);
+    const at::Tensor out = c.data.target == "regression" ? c.targets.mask == 0 : c.targets.label == kIgnored;
+    const at::Tensor logits = logits_for(c);
+    const at::Tensor changed = at::where(out, logits + 5 * at::randn_like(logits), logits).detach();
+    changed.set_requires_grad(true);
+    const at::Tensor a = c.total(logits), b = c.total(changed);
+    EXPECT_DOUBLE_EQ(a.item<double>(), b.item<double>()) << entry.name;
+    const at::Tensor grad_a = torch::autograd::grad({a}, {logits})[0],
+                     grad_b = torch::autograd::grad({b}, {changed})[0];
+    EXPECT_TRUE(at::equal(grad_a, grad_b)) << entry.name;
+    EXPECT_EQ((grad_a * out).abs().max().item<double>(), 0) << entry.name;
+  }
+}
+
+TEST(Losses, EveryLossIsFiniteAtTheEdges) {
+  for (const LossEntry& entry : all_losses()) {
+    for (const int64_t value : {int64_t{0}, int64_t{1}, kIgnored}) {
+      for (const double logit : {0.0, 1e4, -1e4}) {
+        torch::manual_seed(14);
+        Case c = case_for(entry);
+        c.targets.label.fill_(value);
+        if (c.targets.mask.defined()) c.targets.mask.fill_(value != kIgnored);
+        const at::Tensor logits = at::full({2, c.channels, 3, 4, 5}, logit).set_requires_grad(true);
+        const at::Tensor total = c.total(logits);
+        EXPECT_TRUE(std::isfinite(total.item<double>())) << entry.name << " " << value << " " << logit;
+        const at::Tensor grad = torch::autograd::grad({total}, {logits})[0];
+        EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << entry.name << " " << value << " " << logit;
+      }
+    }
+  }
+}
+
+double brute_force_dice(const at::Tensor& p, const at::Tensor& t, bool batch) {
+  const int64_t samples = p.size(0), groups = batch ? 1 : samples;
+  double sum = 0;
+  for (int64_t c = 0; c < p.size(1); ++c) {
+    for (int64_t g = 0; g < groups; ++g) {
+      double both = 0, either = 0;
+      for (int64_t n = batch ? 0 : g; n < (batch ? samples : g + 1); ++n) {
+        const at::Tensor pn = p[n][c].reshape(-1), tn = t[n][c].reshape(-1);
+        for (int64_t i = 0; i < pn.numel(); ++i) {
+          both += pn[i].item<double>() * tn[i].item<double>();
+          either += pn[i].item<double>() + tn[i].item<double>();
+        }
+      }
+      sum += 1 - (2 * both + 1e-5) / (either + 1e-5);
+    }
+  }
+  return sum / static_cast<double>(groups * p.size(1));
+}
+
+TEST(Dice, IsTheFormulaPerSampleAndOverTheBatchWithAndWithoutBackground) {
+  torch::manual_seed(15);
+  const at::Tensor logits = at::randn({2, 3, 2, 3, 4}, at::kDouble);
+  const at::Tensor label = at::randint(0, 3, {2, 1, 2, 3, 4}, at::kByte);
+  const at::Tensor p = logits.softmax(1);
+  const at::Tensor t = (label.to(at::kLong) == at::arange(3).view({1, 3, 1, 1, 1})).to(at::kDouble);
+  for (const bool batch : {false, true}) {
+    for (const bool background : {false, true}) {
+      Case c;
+      c.channels = 3;
+      c.targets.label = label;
+      c.loss.terms = {term("dice", {{"batch", scalar(batch ? "true" : "false")},
+                                    {"background", scalar(background ? "true" : "false")}})};
+      const int64_t first = background ? 0 : 1;
+      const double expected = brute_force_dice(p.narrow(1, first, 3 - first), t.narrow(1, first, 3 - first), batch);
+      EXPECT_NEAR(c.total(logits).item<double>(), expected, 1e-9) << batch << background;
+      EXPECT_EQ(LossSet(c.loss, c.data, 3).batch_wise(), batch);
+    }
+  }
+}
+
+TEST(CrossEntropy, IsTorchsWithIgnoredVoxelsAndClassWeights) {
+  torch::manual_seed(16);
+  const at::Tensor logits = at::randn({2, 3, 2, 3, 4}, at::kDouble);
+  Case c;
+  c.channels = 3;
+  c.data.ignore_label = kIgnored;
+  c.targets.label = at::randint(0, 3, {2, 1, 2, 3, 4}, at::kByte);
+  c.targets.label.index_put_({at::rand({2, 1, 2, 3, 4}) < 0.3}, kIgnored);
+  Tree weights;
+  weights.kind = Tree::Kind::kList;
+  weights.items = {scalar("0.5"), scalar("2"), scalar("1.5")};
+  for (const bool weighted : {false, true}) {
+    c.loss.terms = {weighted ? term("cross_entropy", {{"class_weights", weights}}) : term("cross_entropy")};
+    const at::Tensor by_class = at::tensor({0.5, 2.0, 1.5}, at::kDouble);
+    const at::Tensor expected =
+        at::cross_entropy_loss(logits, c.targets.label.squeeze(1).to(at::kLong),
+                               weighted ? std::optional(by_class) : std::nullopt, at::Reduction::Mean, kIgnored);
+    EXPECT_NEAR(c.total(logits).item<double>(), expected.item<double>(), 1e-12) << weighted;
+  }
+}
+
+TEST(Bce, IsTorchsWithAPositiveWeight) {
+  torch::manual_seed(17);
+  const at::Tensor logits = at::randn({2, 1, 2, 3, 4}, at::kDouble);
+  Case c;
+  c.targets.label = at::randint(0, 2, {2, 1, 2, 3, 4}, at::kByte) * 255;  // any value above 0 is foreground
+  const at::Tensor target = (c.targets.label > 0).to(at::kDouble);
+  c.loss.terms = {term("bce", {{"pos_weight", scalar("3")}})};
+  const at::Tensor weight = at::tensor({3.0}, at::kDouble);
+  EXPECT_NEAR(c.total(logits).item<double>(),
+              at::binary_cross_entropy_with_logits(logits, target, {}, weight).item<double>(), 1e-12);
+}
+
+TEST(Losses, LabelValuesThatAreNoCountAreMapped) {
+  torch::manual_seed(18);
+  const at::Tensor logits = at::randn({1, 3, 2, 3, 4}, at::kDouble);
+  Case plain, mapped;
+  plain.channels = mapped.channels = 3;
+  plain.loss.terms = mapped.loss.terms = {term("cross_entropy")};
+  plain.targets.label = at::randint(0, 3, {1, 1, 2, 3, 4}, at::kShort);
+  mapped.targets.label = at::where(plain.targets.label == 2, 205, plain.targets.label * 10).to(at::kShort);
+  mapped.data.labels = {0, 10, 205};
+  EXPECT_DOUBLE_EQ(plain.total(logits).item<double>(), mapped.total(logits).item<double>());
+  plain.targets.label.fill_(3);
+  EXPECT_THROW(plain.total(logits), Error);
+}
+
+TEST(LossSet, DeepSupervisionHalvesFromHeadToHeadAndResizesNearest) {
+  torch::manual_seed(19);
+  Case c;
+  c.loss.terms = {term("bce")};
+  c.targets.label = at::randint(0, 2, {1, 1, 8, 8, 8}, at::kByte);
+  const std::vector<at::Tensor> heads{at::randn({1, 1, 8, 8, 8}), at::randn({1, 1, 4, 4, 8}),
+                                      at::randn({1, 1, 2, 2, 4})};
+  double expected = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const at::Tensor target = at::upsample_nearest3d(c.targets.label.to(at::kFloat), heads[i].sizes().slice(2));
+    expected += at::binary_cross_entropy_with_logits(heads[i], target).item<double>() * (4.0 / 7) / (1 << i);
+  }
+  EXPECT_NEAR(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0).total.item<double>(), expected, 1e-6);
+  c.loss.deep_supervision_weights = {1, 0, 0};
+  const double first = at::binary_cross_entropy_with_logits(heads[0], c.targets.label.to(at::kFloat)).item<double>();
+  EXPECT_NEAR(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0).total.item<double>(), first, 1e-6);
+  c.loss.deep_supervision_weights = {1, 0};
+  EXPECT_THROW(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0), Error);
+}
+
+TEST(LossSet, ARareTermIsAbsentBetweenItsStepsAndKeepsItsExpectation) {
+  torch::manual_seed(20);
+  Case c;
+  c.loss.terms = {term("bce"), term("dice")};
+  c.loss.terms[1].weight = 0.5;
+  c.loss.terms[1].every = 4;
+  c.loss.terms[1].start_step = 3;
+  c.targets.label = at::randint(0, 2, {1, 1, 4, 4, 4}, at::kByte);
+  const at::Tensor logits = at::randn({1, 1, 4, 4, 4});
+  const LossSet losses(c.loss, c.data, 1);
+  double sum = 0;
+  for (int64_t step = 3; step < 11; ++step) {
+    const LossResult result = losses.compute({logits}, c.targets, step);
+    EXPECT_EQ(result.terms[1].second.has_value(), step == 3 || step == 7) << step;
+    sum += result.total.item<double>();
+  }
+  EXPECT_FALSE(losses.compute({logits}, c.targets, 2).terms[1].second.has_value());
+  const LossResult both = losses.compute({logits}, c.targets, 3);
+  const double bce = both.terms[0].second->item<double>(), dice = both.terms[1].second->item<double>();
+  EXPECT_NEAR(sum / 8, bce + 0.5 * dice, 1e-5);
+}
+
+TEST(LossSet, RefusesWhatCannotWork) {
+  Case c;
+  c.loss.terms = {term("dicee")};
+  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
+  c.loss.terms = {term("mae")};
+  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
+  c.loss.terms = {term("cross_entropy")};
+  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
+  c.loss.terms = {};
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).term_names(), (std::vector<std::string>{"dice", "bce"}));
+  EXPECT_EQ(LossSet(c.loss, c.data, 2).term_names(), (std::vector<std::string>{"dice", "cross_entropy"}));
+}
+
+}  // namespace
+}  // namespace vox

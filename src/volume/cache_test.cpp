@@ -77,7 +77,7 @@ TEST_F(CacheTest, AReservationWaitsForAnotherThread) {
   pinned.reset();  // idle now: it is dropped for the other
   other.join();
   EXPECT_TRUE(done);
-  EXPECT_GT(budget_.waited_s(), 0.01);
+  EXPECT_GT(budget_.waited_s(), 0);
 }
 
 TEST_F(CacheTest, ManyWhoAskShareOneLoad) {

@@ -135,7 +135,7 @@ void ChunkWriter::commit() {
   file_.commit();
 }
 
-ChunkFile::ChunkFile(const fs::path& path, uint64_t key) : file_(path) {
+ChunkFile::ChunkFile(const fs::path& path, uint64_t key, Trust trust) : file_(path) {
   const auto require = [&](bool good) {
     if (!good) throw DamagedChunks(concat(path.string(), ": the cached copy is damaged; delete it to have it rebuilt"));
   };
@@ -151,6 +151,7 @@ ChunkFile::ChunkFile(const fs::path& path, uint64_t key) : file_(path) {
   for (const ChunkEntry& entry : index_)
     require(entry.kind == ChunkEntry::kConstant || entry.offset + entry.bytes <= file_.size());
   verified_ = std::make_unique<std::atomic<bool>[]>(index_.size());
+  for (size_t i = 0; i < index_.size(); ++i) verified_[i] = trust == Trust::kJustWritten;
 }
 
 VolumeInfo ChunkFile::info() const {

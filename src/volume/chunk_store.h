@@ -73,7 +73,9 @@ class ChunkWriter {
 
 class ChunkFile {  // any thread
  public:
-  ChunkFile(const fs::path& path, uint64_t key);  // DamagedChunks where header or index are not as written
+  enum class Trust { kCheck, kJustWritten };  // by this process: no need to look at every chunk's checksum
+  // DamagedChunks where header or index are not as written.
+  ChunkFile(const fs::path& path, uint64_t key, Trust trust = Trust::kCheck);
 
   VolumeInfo info() const;
   // Slices lie as in memory, `extent` apart: boxes can be mapped.

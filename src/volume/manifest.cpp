@@ -201,6 +201,10 @@ void require_unique_ids(const std::vector<Case>& cases) {  // cases are sorted b
 std::vector<Case> find_cases(const DataOptions& data) {
   VOX_CHECK(!data.cases.empty() || !data.csv.empty() || !data.images.empty(),
             "the dataset is empty: set data.images (a pattern such as \"images/*.tif\"), data.csv or data.cases");
+  VOX_CHECK(data.group_column.empty() || !data.csv.empty(), "data.group_column is \"", data.group_column,
+            "\", but there is no table to have it; set data.csv, or give each of data.cases a group");
+  VOX_CHECK(data.split != "column" || !data.csv.empty() || !data.cases.empty(),
+            "data.split is column, but there is no table; set data.csv, or another split");
   std::vector<Case> cases = !data.cases.empty() ? cases_from_list(data)
                             : !data.csv.empty() ? cases_from_table(data)
                                                 : cases_from_patterns(data);

@@ -85,7 +85,12 @@ void ChunkShelf::build(const Unit& unit, ThreadPool* pool, const Loader::Slab& a
                         if (writer) writer->write_slab(z_begin, z_end, voxels);
                         if (also) also(z_begin, z_end, info, voxels);
                       });
-    if (writer) writer->commit();
+    if (writer) {
+      writer->commit();
+      files_.get(unit.key, [&] {
+        return std::make_shared<const ChunkFile>(file_of(unit), unit.key, ChunkFile::Trust::kJustWritten);
+      });
+    }
   }
   std::error_code ignored;
   fs::remove(lock_file, ignored);

@@ -126,6 +126,18 @@ TEST_F(PipelineTest, OutsideVoxelsAreIgnoredInTheLabel) {
   EXPECT_EQ(reinterpret_cast<const float*>(batch.arrays.at("image").data)[0], 0.0f);
 }
 
+TEST_F(PipelineTest, EveryPaddingServesPatchesAtAndBeyondTheBorder) {
+  data_.patch_size = {24, 24, 24};
+  augmentation_.shift.enabled = true;
+  augmentation_.shift.prob = 1;
+  augmentation_.shift.voxels = {-80, 80};  // many patches lie wholly outside
+  for (const char* padding : {"constant", "edge", "reflect"}) {
+    SCOPED_TRACE(padding);
+    data_.padding = padding;
+    EXPECT_EQ(hashes({.seed = 5, .batches = 20, .threads = 2}).size(), 20u);
+  }
+}
+
 TEST_F(PipelineTest, EndsCleanlyAtAnyMomentAndBatchesOutliveIt) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);

@@ -92,7 +92,8 @@ PreparedSample SampleMaker::read(int64_t sample) const {
 
   const Span span("fetch");
   const auto fetch = [&](const char* name, int64_t channel) {
-    const Box3 box = source_box(prepared.map, data_.patch_size, gather_options(name).interpolation);
+    const Extent3& volume = store_->facts(choice.case_index).extent;
+    const Box3 box = read_box(prepared.map, data_.patch_size, gather_options(name), volume);
     prepared.parts.push_back({name, channel, store_->fetch(choice.case_index, role_of(name), channel, box)});
   };
   for (int64_t channel = 0; channel < store_->image_channels(); ++channel) fetch(kImage, channel);

@@ -1,0 +1,19 @@
+// The sparse CSV files of OpenKBP: a header `,data`, then `index,value` or (masks) `index,` per line, the index a voxel
+// of a 128^3 volume in C order. Indices mostly count up by one, so a line is first compared with the text that the line
+// before makes likely, and only parsed where that fails.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace vox {
+
+constexpr int64_t kOpenKbpSide = 128;
+constexpr int64_t kOpenKbpVoxels = kOpenKbpSide * kOpenKbpSide * kOpenKbpSide;
+
+// Each writes the listed voxels of kOpenKbpVoxels values and leaves the others as they are. Error names file and line.
+void read_sparse_int16(const std::string& path, int16_t* voxels);
+void read_sparse_float(const std::string& path, float* voxels);
+void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits);  // voxel |= bits
+
+}  // namespace vox

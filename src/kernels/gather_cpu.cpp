@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/deformation_rows.h"
 #include "kernels/gather_rows.h"
 
 namespace vox {
@@ -15,20 +16,61 @@ struct Reach {  // of positions along one axis, relative to the origin
   float low, high;
 };
 
-Reach reach_of(const GatherMap& map, int axis, const Extent3& output) {
+struct Reaches {
+  Reach of[3];
+};
+
+GatherAxis axis_of(const GatherMap& map, int axis) {
   const float* m = map.matrix[axis];
-  const GatherAxis row{m[0], m[1], m[2], map.offset[axis]};
+  return {m[0], m[1], m[2], map.offset[axis]};
+}
+
+// Over the voxels first .. last (both included; y and x may lie between voxels).
+Reach affine_reach(const GatherAxis& row, const float (&first)[3], const float (&last)[3]) {
   Reach reach{INFINITY, -INFINITY};
   for (int corner = 0; corner < 8; ++corner) {
-    const float z = corner & 4 ? static_cast<float>(output.z - 1) : 0.0f;
-    const float y = corner & 2 ? static_cast<float>(output.y - 1) : 0.0f;
-    const float x = corner & 1 ? static_cast<float>(output.x - 1) : 0.0f;
+    const float z = corner & 4 ? last[0] : first[0], y = corner & 2 ? last[1] : first[1],
+                x = corner & 1 ? last[2] : first[2];
     const float position = position_at(row, row_start(row, z, y), x);
     reach.low = std::min(reach.low, position);
     reach.high = std::max(reach.high, position);
   }
-  VOX_ASSERT(reach.low > -kFarthest && reach.high < kFarthest);
   return reach;
+}
+
+Reaches affine_reaches(const GatherMap& map, const Extent3& output) {
+  const float first[3] = {0, 0, 0};
+  const float last[3] = {static_cast<float>(output.z - 1), static_cast<float>(output.y - 1),
+                         static_cast<float>(output.x - 1)};
+  Reaches reaches;
+  for (int axis = 0; axis < 3; ++axis) reaches.of[axis] = affine_reach(axis_of(map, axis), first, last);
+  return reaches;
+}
+
+// Section by section, the blocks of voxels that share control points: each moves as far as those allow.
+Reaches deformed_reaches(const GatherMap& map, const Extent3& output) {
+  const Deformation& deformation = *map.deformation;
+  const bool sections = !deformation.section_y.empty();
+  Reaches reaches{{{INFINITY, -INFINITY}, {INFINITY, -INFINITY}, {INFINITY, -INFINITY}}};
+  const auto include = [&](const DisplacementBlock& block, int64_t z_first, int64_t z_last) {
+    const size_t z = static_cast<size_t>(z_first);
+    const float dy = sections ? deformation.section_y[z] : 0, dx = sections ? deformation.section_x[z] : 0;
+    const Box3& box = block.output;
+    const float first[3] = {static_cast<float>(z_first), static_cast<float>(box.begin.y) + dy,
+                            static_cast<float>(box.begin.x) + dx};
+    const float last[3] = {static_cast<float>(z_last), static_cast<float>(box.end.y - 1) + dy,
+                           static_cast<float>(box.end.x - 1) + dx};
+    for (int axis = 0; axis < 3; ++axis) {
+      const Reach affine = affine_reach(axis_of(map, axis), first, last);
+      reaches.of[axis].low = std::min(reaches.of[axis].low, affine.low + block.low[axis]);
+      reaches.of[axis].high = std::max(reaches.of[axis].high, affine.high + block.high[axis]);
+    }
+  };
+  for (const DisplacementBlock& block : displacement_blocks(deformation, output)) {
+    if (!sections) include(block, block.output.begin.z, block.output.end.z - 1);
+    for (int64_t z = block.output.begin.z; sections && z < block.output.end.z; ++z) include(block, z, z);
+  }
+  return reaches;
 }
 
 struct Range {
@@ -75,9 +117,11 @@ GatherSource<T> source_of(const VolumeView& view, const GatherMap& map, const Ga
 
 Box3 source_box(const GatherMap& map, const Extent3& output, Interpolation interpolation) {
   if (output.voxels() == 0) return {map.origin, map.origin};
+  const Reaches reaches = map.deformation ? deformed_reaches(map, output) : affine_reaches(map, output);
   Box3 box;
   for (int axis = 0; axis < 3; ++axis) {
-    const Reach reach = reach_of(map, axis, output);
+    const Reach reach = reaches.of[axis];
+    VOX_ASSERT(reach.low > -kFarthest && reach.high < kFarthest);
     const bool nearest = interpolation == Interpolation::kNearest;
     const float low = nearest ? std::floor(reach.low + 0.5f) : std::floor(reach.low);
     const float high = nearest ? std::floor(reach.high + 0.5f) : std::ceil(reach.high);
@@ -108,7 +152,9 @@ void gather_cpu(const GatherOutput& output, const VolumeView& source, const Gath
   with_type(source.dtype, [&](auto typed) {
     using T = decltype(typed);
     const GatherSource<T> typed_source = source_of<T>(source, map, options);
-    if (gather::is_copy(map))
+    if (map.deformation)
+      gather::deform_rows(output, typed_source, map, options.interpolation);
+    else if (gather::is_copy(map))
       gather::copy_rows(output, typed_source, map);
     else
       gather::interpolate_rows(output, typed_source, map, options.interpolation);

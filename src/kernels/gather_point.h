@@ -7,6 +7,9 @@
 // - Nearest: floor(position + 0.5), in float32; halves go up.
 // - Linear: the two taps of each axis are floor(position) and the next; a tap of weight zero is not looked at, so that
 //   it can neither be missing nor poison the sum (0 * inf). First x, then y, then z: fma(f, b - a, a).
+// - Label: each label among the same taps has the weight that linear interpolation gives to "is this label"; the
+// largest
+//   weight wins, of equal ones the lowest label. No value comes out that is not a label (or the padding).
 // - A tap outside the volume is pad_value (kConstant), the nearest voxel (kEdge), or mirrored about the border voxel
 //   (kReflect, as NumPy). A tap inside is stored * scale + offset.
 #pragma once
@@ -78,26 +81,65 @@ VOX_HOST_DEVICE float gather_nearest(const GatherSource<T>& source, float z, flo
   return tap(source, index[0], index[1], index[2]);
 }
 
-template <class T>
-VOX_HOST_DEVICE float gather_linear(const GatherSource<T>& source, float z, float y, float x) {
-  const float position[3] = {z, y, x};
+struct LinearTaps {  // the voxels to either side on each axis, -1 where there is none
   int64_t low[3], high[3];
   float fraction[3];
+};
+
+template <class T>
+VOX_HOST_DEVICE LinearTaps taps_at(const GatherSource<T>& source, float z, float y, float x) {
+  const float position[3] = {z, y, x};
+  LinearTaps taps;
   for (int axis = 0; axis < 3; ++axis) {
     const float base = std::floor(position[axis]);
     const int64_t index = source.origin[axis] + static_cast<int64_t>(base);
-    fraction[axis] = position[axis] - base;
-    low[axis] = padded_index(index, source.size[axis], source.padding);
-    high[axis] = fraction[axis] == 0.0f ? low[axis] : padded_index(index + 1, source.size[axis], source.padding);
+    taps.fraction[axis] = position[axis] - base;
+    taps.low[axis] = padded_index(index, source.size[axis], source.padding);
+    taps.high[axis] =
+        taps.fraction[axis] == 0.0f ? taps.low[axis] : padded_index(index + 1, source.size[axis], source.padding);
   }
+  return taps;
+}
+
+// corner[i]: bit 2 is the upper voxel along z, bit 1 along y, bit 0 along x.
+VOX_HOST_DEVICE float mix_corners(const float (&corner)[8], const float (&fraction)[3]) {
   float plane[2];
-  for (int k = 0; k < 2; ++k) {
-    const int64_t iz = k == 0 ? low[0] : high[0];
-    const float near = mix(tap(source, iz, low[1], low[2]), tap(source, iz, low[1], high[2]), fraction[2]);
-    const float far = mix(tap(source, iz, high[1], low[2]), tap(source, iz, high[1], high[2]), fraction[2]);
-    plane[k] = mix(near, far, fraction[1]);
-  }
+  for (int k = 0; k < 2; ++k)
+    plane[k] = mix(mix(corner[4 * k], corner[4 * k + 1], fraction[2]),
+                   mix(corner[4 * k + 2], corner[4 * k + 3], fraction[2]), fraction[1]);
   return mix(plane[0], plane[1], fraction[0]);
+}
+
+template <class T>
+VOX_HOST_DEVICE void read_corners(const GatherSource<T>& source, const LinearTaps& taps, float (&corner)[8]) {
+  for (int i = 0; i < 8; ++i)
+    corner[i] = tap(source, i & 4 ? taps.high[0] : taps.low[0], i & 2 ? taps.high[1] : taps.low[1],
+                    i & 1 ? taps.high[2] : taps.low[2]);
+}
+
+template <class T>
+VOX_HOST_DEVICE float gather_linear(const GatherSource<T>& source, float z, float y, float x) {
+  const LinearTaps taps = taps_at(source, z, y, x);
+  float corner[8];
+  read_corners(source, taps, corner);
+  return mix_corners(corner, taps.fraction);
+}
+
+template <class T>
+VOX_HOST_DEVICE float gather_label(const GatherSource<T>& source, float z, float y, float x) {
+  const LinearTaps taps = taps_at(source, z, y, x);
+  float corner[8], best_label = 0.0f, best_weight = -1.0f;
+  read_corners(source, taps, corner);
+  for (int i = 0; i < 8; ++i) {
+    const float label = corner[i];
+    float is_label[8];
+    for (int k = 0; k < 8; ++k) is_label[k] = corner[k] == label ? 1.0f : 0.0f;
+    const float weight = mix_corners(is_label, taps.fraction);
+    if (weight < best_weight || (weight == best_weight && label >= best_label)) continue;
+    best_label = label;
+    best_weight = weight;
+  }
+  return best_label;
 }
 
 VOX_HOST_DEVICE uint8_t to_label(float value) {  // halves go up, and what does not fit is the nearest that does

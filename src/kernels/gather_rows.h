@@ -22,4 +22,9 @@ template <class T>
 void interpolate_rows(const GatherOutput& output, const GatherSource<T>& source, const GatherMap& map,
                       Interpolation interpolation);
 
+// Maps with a deformation: positions are not monotone along a row, so that each group of eight is checked.
+template <class T>
+void deform_rows(const GatherOutput& output, const GatherSource<T>& source, const GatherMap& map,
+                 Interpolation interpolation);
+
 }  // namespace vox::gather

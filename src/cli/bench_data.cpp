@@ -9,7 +9,7 @@
 #include "cli/bench.h"
 #include "cli/make_data.h"
 #include "config/config.h"
-#include "measure/data_bench.h"
+#include "measure/data_timing.h"
 
 namespace vox::cli {
 namespace {

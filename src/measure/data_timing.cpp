@@ -1,4 +1,4 @@
-#include "measure/data_bench.h"
+#include "measure/data_timing.h"
 
 #include <algorithm>
 #include <memory>

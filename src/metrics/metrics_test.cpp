@@ -88,8 +88,10 @@ TEST(Segmentation, EmptyMasksScoreOneTogetherAndZeroAlone) {
   EXPECT_EQ(segmentation(filled(extent, 0), filled(extent, 0)).values.at("dice"), 1);
   const Scores missed = segmentation(filled(extent, 0), filled(extent, 1));
   const Scores invented = segmentation(filled(extent, 1), filled(extent, 0));
-  for (const auto& [name, value] : missed.values) EXPECT_EQ(value, 0) << name;
-  for (const auto& [name, value] : invented.values) EXPECT_EQ(value, 0) << name;
+  for (const Scores& scores : {missed, invented}) {
+    for (const char* name : {"dice", "iou", "precision", "recall"}) EXPECT_EQ(scores.values.at(name), 0) << name;
+    EXPECT_DOUBLE_EQ(scores.values.at("hd95"), std::sqrt(4.0 + 9 + 16));
+  }
 }
 
 TEST(Segmentation, RefusesWhatCannotBeCompared) {

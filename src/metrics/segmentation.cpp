@@ -1,6 +1,8 @@
-// Overlap scores of label volumes: Dice, intersection over union, precision, recall, each per class and in the mean
-// over the classes that occur. Volumes are read slab by slab, so that memory does not grow with them.
+// Scores of label volumes, each per class and in the mean over the classes that occur: overlap (Dice, intersection over
+// union, precision, recall), counted slab by slab, and distances of surfaces (HD95, average surface distance), for
+// which the labels are held in memory, two bytes a voxel, and one class at a time is cut out at its bounding box.
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <set>
 
@@ -8,31 +10,14 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "metrics/confusion.h"
+#include "metrics/label_volume.h"
 #include "metrics/metric.h"
+#include "metrics/surface_distance.h"
 
 namespace vox {
 namespace {
 
-constexpr int64_t kSlabVoxels = 4 << 20;
 constexpr size_t kMostClasses = 256;  // a volume with more holds instances
-
-void require_comparable(const VolumeSource& prediction, const VolumeSource& reference) {
-  for (const VolumeSource* source : {&prediction, &reference}) {
-    VOX_CHECK(source->info.channels == 1, source->name, ": has ", source->info.channels,
-              " channels; expected one channel of labels.");
-  }
-  VOX_CHECK(prediction.info.extent == reference.info.extent, prediction.name, ": the prediction is ",
-            prediction.info.extent, " but the reference ", reference.name, " is ", reference.info.extent,
-            "; was one of them resampled or cropped?");
-}
-
-// Whole chunks of the file where it has any, so that none is decoded twice.
-int64_t slab_height(const VolumeInfo& info) {
-  const int64_t slice = std::max<int64_t>(info.extent.y * info.extent.x, 1);
-  const int64_t chunk = std::max<int64_t>(info.chunk.z, 1);
-  const int64_t wanted = std::max<int64_t>(kSlabVoxels / slice, 1);
-  return std::max<int64_t>(wanted / chunk, 1) * chunk;
-}
 
 LabelVoxels read_slab(const VolumeSource& source, const Box3& box, Buffer& buffer) {
   buffer = Buffer(std::max<int64_t>(box.voxels() * size_of(source.info.dtype), 1));
@@ -89,6 +74,74 @@ std::map<std::string, double> values_of(const Counts& counts) {
       {"dice", counts.dice()}, {"iou", counts.iou()}, {"precision", counts.precision()}, {"recall", counts.recall()}};
 }
 
+struct LabelPair {
+  std::vector<uint16_t> prediction, reference;
+};
+
+LabelPair read_pair(const VolumeSource& prediction, const VolumeSource& reference, const MetricOptions& options,
+                    ThreadPool& pool) {
+  LabelPair labels{read_class_labels(prediction, pool), read_class_labels(reference, pool)};
+  for (size_t i = 0; options.ignore_label && i < labels.reference.size(); ++i)
+    if (labels.reference[i] == *options.ignore_label) labels.prediction[i] = labels.reference[i] = 0;
+  return labels;
+}
+
+using Boxes = std::vector<Box3>;  // of each label: where either volume has it
+
+Boxes boxes_of(const LabelPair& labels, const Extent3& extent) {
+  Boxes boxes(std::numeric_limits<uint16_t>::max() + 1, Box3{extent, {0, 0, 0}});
+  size_t i = 0;
+  for (int64_t z = 0; z < extent.z; ++z) {
+    for (int64_t y = 0; y < extent.y; ++y) {
+      for (int64_t x = 0; x < extent.x; ++x, ++i) {
+        for (const uint16_t label : {labels.prediction[i], labels.reference[i]}) {
+          if (label == 0) continue;
+          Box3& box = boxes[label];
+          box = {min(box.begin, {z, y, x}), max(box.end, {z + 1, y + 1, x + 1})};
+        }
+      }
+    }
+  }
+  return boxes;
+}
+
+std::vector<uint8_t> cut_mask(const std::vector<uint16_t>& labels, const Extent3& extent, const Box3& box,
+                              int64_t label) {
+  std::vector<uint8_t> mask;
+  mask.reserve(static_cast<size_t>(box.voxels()));
+  for (int64_t z = box.begin.z; z < box.end.z; ++z)
+    for (int64_t y = box.begin.y; y < box.end.y; ++y)
+      for (int64_t x = box.begin.x; x < box.end.x; ++x)
+        mask.push_back(labels[static_cast<size_t>((z * extent.y + y) * extent.x + x)] == label);
+  return mask;
+}
+
+void add_distances(Scores& scores, const ConfusionCounts& counts, const LabelPair& labels, const VolumeInfo& info,
+                   ThreadPool& pool) {
+  const Spacing3 spacing = info.spacing.value_or(Spacing3{});
+  const Boxes boxes = boxes_of(labels, info.extent);
+  SurfaceDistances sum;
+  for (const auto& [label, of] : counts.classes) {
+    SurfaceDistances found;
+    if (of.tp + of.fp == 0 || of.tp + of.fn == 0) {  // only one has it, or none
+      const double far = of.fp + of.fn == 0 ? 0 : diagonal_mm(info.extent, spacing);
+      found = {far, far};
+    } else {
+      const Box3& box = boxes[static_cast<size_t>(label)];
+      const std::vector<uint8_t> p = cut_mask(labels.prediction, info.extent, box, label);
+      const std::vector<uint8_t> r = cut_mask(labels.reference, info.extent, box, label);
+      found = surface_distances(p.data(), r.data(), box.extent(), spacing, pool);
+    }
+    scores.classes[std::to_string(label)]["hd95"] = found.hd95;
+    scores.classes[std::to_string(label)]["asd"] = found.asd;
+    sum.hd95 += found.hd95;
+    sum.asd += found.asd;
+  }
+  const double classes = static_cast<double>(counts.classes.size());
+  scores.values["hd95"] = sum.hd95 / classes;
+  scores.values["asd"] = sum.asd / classes;
+}
+
 Scores evaluate(const VolumeSource& prediction, const VolumeSource& reference, const MetricOptions& options,
                 ThreadPool& pool) {
   require_comparable(prediction, reference);
@@ -98,6 +151,7 @@ Scores evaluate(const VolumeSource& prediction, const VolumeSource& reference, c
   Scores scores;
   scores.values = values_of(counts);
   for (const auto& [label, of] : counts.classes) scores.classes[std::to_string(label)] = values_of(of);
+  add_distances(scores, counts, read_pair(prediction, reference, options, pool), reference.info, pool);
   return scores;
 }
 
@@ -105,11 +159,17 @@ Scores evaluate(const VolumeSource& prediction, const VolumeSource& reference, c
 
 MetricEntry segmentation_metric() {
   return {.name = "segmentation",
-          .help = "overlap of label volumes, per class and in the mean",
+          .help = "overlap and distance of label volumes, per class and in the mean",
           .scores = {{"dice", "2 TP / (2 TP + FP + FN); 1 where both are empty"},
                      {"iou", "TP / (TP + FP + FN), Jaccard's index; 1 where both are empty"},
                      {"precision", "TP / (TP + FP)"},
-                     {"recall", "TP / (TP + FN)"}},
+                     {"recall", "TP / (TP + FN)"},
+                     {"hd95",
+                      "95th percentile of the distances between surfaces, the worse direction, in mm; the volume's "
+                      "diagonal where only one has the class",
+                      ScoreInfo::Better::kLower},
+                     {"asd", "mean distance between surfaces, both directions, in mm; likewise",
+                      ScoreInfo::Better::kLower}},
           .evaluate = evaluate,
           .mean = mean_of_cases};
 }

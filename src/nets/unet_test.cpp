@@ -71,7 +71,7 @@ TEST(UNet, TheErrorNamesTheNearestSizes) {
   }
 }
 
-// 31 196 399 is what the original prints for this configuration (1 channel in, 4 stages of output).
+// 31 196 399 parameters is what the original has with six stages, 1 channel in and 3 out.
 TEST(UNet, HasTheOriginalsParameters) {
   ModelOptions options;
   options.in_channels = 1;

@@ -60,6 +60,8 @@ int run(int argc, char** argv) {
     return app.exit(help);
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
+  } catch (const CLI::RuntimeError& ended) {  // a run that a signal ended, its state saved
+    return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     app.exit(error);
     return kWrongCommandLine;

@@ -1,0 +1,173 @@
+// voxloom train CONFIG [key=value ...]: parses, trains, prints how it ended.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/make_data.h"
+#include "train/predict_run.h"
+#include "train/trainer.h"
+
+namespace vox::cli {
+namespace {
+
+constexpr int64_t kDefaultRehearsal = 10;
+
+struct Arguments {
+  std::vector<std::string> words;  // the recipe, overrides, and a number that follows --fast-dev-run
+  std::string run, resume = "auto", device, export_folder;
+  bool fast_dev_run = false, predict_only = false, dry_run = false, force = false;
+};
+
+struct Words {
+  std::string config;
+  std::vector<std::string> overrides;
+  int64_t rehearsal = kDefaultRehearsal;
+};
+
+bool is_number(const std::string& word) {
+  return !word.empty() && word.size() < 10 &&
+         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// --fast-dev-run takes the next word only if it is an integer, which CLI11 cannot say: so it sorts the words itself.
+Words sort_words(const Arguments& arguments) {
+  Words sorted;
+  for (const std::string& word : arguments.words) {
+    if (arguments.fast_dev_run && is_number(word) && !fs::exists(word))
+      sorted.rehearsal = std::max<int64_t>(1, std::stoll(word));
+    else if (word.find('=') != std::string::npos && !fs::exists(word))
+      sorted.overrides.push_back(word);
+    else if (sorted.config.empty())
+      sorted.config = word;
+    else
+      throw CLI::ParseError("\"" + word + "\" is neither the recipe nor key=value", CLI::ExitCodes::ExtrasError);
+  }
+  if (sorted.config.empty()) throw CLI::RequiredError("CONFIG");
+  return sorted;
+}
+
+ResumeRequest resume_request(const Arguments& arguments) {
+  ResumeRequest request{.mode = ResumeMode::kAuto, .file = {}, .force = arguments.force};
+  if (arguments.resume == "never") request.mode = ResumeMode::kNever;
+  if (arguments.resume != "never" && arguments.resume != "auto") {
+    request.mode = ResumeMode::kFile;
+    request.file = checkpoint_of(arguments.resume);
+  }
+  return request;
+}
+
+std::string command_line(const Arguments& arguments) {
+  std::string line = "voxloom train " + join(arguments.words, " ");
+  if (!arguments.run.empty()) line += " --run " + arguments.run;
+  if (arguments.resume != "auto") line += " --resume " + arguments.resume;
+  if (!arguments.device.empty()) line += " --device " + arguments.device;
+  if (arguments.force) line += " --force";
+  return line;
+}
+
+void print_rehearsal(const RehearsalReport& report) {
+  const double epoch_s = report.step_s * static_cast<double>(report.steps_per_epoch);
+  const auto fit = [&](double hours) { return static_cast<int64_t>(hours * 3600 / report.step_s); };
+  std::cout << "step   " << format_number(report.step_s * 1000, 1) << " ms (median of " << report.steps << "; first "
+            << format_number(report.first_step_s * 1000, 1) << " ms; waiting for data "
+            << format_number(report.data_wait_s * 1000, 1) << " ms)\n"
+            << "epoch  " << human_seconds(epoch_s) << " (" << report.steps_per_epoch << " steps)\n"
+            << "total  " << human_seconds(epoch_s * static_cast<double>(report.epochs)) << " (" << report.epochs
+            << " epochs, without validation)\n"
+            << "steps that fit: " << fit(1) << " in 1 h, " << fit(6) << " in 6 h, " << fit(24) << " in 24 h\n";
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "voxloom-fast-dev-run-XXXXXX").string();
+    VOX_CHECK(mkdtemp(name.data()), "cannot make a folder in ", fs::temp_directory_path().string());
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void run_rehearsal(TrainRequest request, int64_t steps) {
+  const TemporaryFolder folder;
+  request.run = folder.path() / "run";
+  request.resume.mode = ResumeMode::kNever;
+  request.config.options.monitor.report = false;
+  print_rehearsal(rehearse(request, steps));
+}
+
+void run_prediction(const Arguments& arguments) {
+  VOX_CHECK(!arguments.run.empty(), "--predict-only predicts the validation cases of a run: name it with --run");
+  predict_run({.model = arguments.run,
+               .inputs = {},
+               .split = "validation",
+               .output = fs::path(arguments.run) / "predictions",
+               .overlap = {},
+               .threshold = {},
+               .device = arguments.device,
+               .say = [](const std::string& line) { std::cerr << line << '\n'; },
+               .window = {}});
+  std::cout << "Predictions are in " << (fs::path(arguments.run) / "predictions").string() << '\n';
+}
+
+void run(const Arguments& arguments) {
+  const Words words = sort_words(arguments);
+  TrainRequest request;
+  request.config = load_config(words.config, words.overrides);
+  if (arguments.dry_run) {
+    for (const std::string& warning : request.config.warnings) std::cerr << "warning: " << warning << '\n';
+    std::cout << to_yaml(request.config.options);
+    return;
+  }
+  make_missing_data(request.config.options);
+  if (arguments.predict_only) return run_prediction(arguments);
+  request.run = arguments.run;
+  request.resume = resume_request(arguments);
+  request.device = arguments.device;
+  request.export_folder = arguments.export_folder;
+  request.command = command_line(arguments);
+  request.commit = VOX_COMMIT;
+  if (arguments.fast_dev_run) return run_rehearsal(request, words.rehearsal);
+  const TrainOutcome outcome = train(request);
+  std::cout << outcome.sentence << '\n';
+  if (outcome.exit_status != 0) throw CLI::RuntimeError(outcome.exit_status);
+}
+
+void define(CLI::App& command) {
+  auto arguments = std::make_shared<Arguments>();
+  command.add_option("config", arguments->words, "CONFIG [key=value ...]: the recipe, and options to change in it")
+      ->required()
+      ->type_name("");
+  command.add_option("--run", arguments->run, "the run's folder; without it a new runs/<config>-NNN");
+  command.add_option("--resume", arguments->resume, "auto, never, or a checkpoint (or run) to go on from");
+  command.add_flag("--fast-dev-run", arguments->fast_dev_run,
+                   "[N]: N real steps (10) in a temporary run, then what a step, an epoch and the whole run take");
+  command.add_flag("--predict-only", arguments->predict_only, "no training: predict the run's validation cases");
+  command.add_flag("--dry-run", arguments->dry_run, "print the resolved recipe and leave");
+  command.add_flag("--force", arguments->force, "go on though the configuration changed");
+  command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
+  command.add_option("--export-batches", arguments->export_folder,
+                     "also write every batch (.npy) and the first weights (.safetensors) to this folder");
+  command.callback([arguments] { run(*arguments); });
+}
+
+}  // namespace
+
+CommandEntry train_command() {
+  return {"train", "Train a recipe; stopped at any moment it goes on where it was", define};
+}
+
+}  // namespace vox::cli

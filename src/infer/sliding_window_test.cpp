@@ -1,0 +1,103 @@
+#include "infer/sliding_window.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "nets/network.h"
+
+namespace vox {
+namespace {
+
+TEST(Windows, CoverEveryVoxelAndOverlapAsAsked) {
+  for (uint64_t round = 0; round < 200; ++round) {
+    Random random(5, round, kSynthStream);
+    const Extent3 window{random.below(20) + 4, random.below(20) + 4, random.below(20) + 4};
+    const Extent3 volume{random.below(60) + 1, random.below(60) + 1, random.below(60) + 1};
+    const double overlap = random.uniform(0, 0.9);
+    std::vector<int> covered(static_cast<size_t>(volume.voxels()));
+    for (const Extent3& begin : window_begins(volume, window, overlap)) {
+      for (int axis = 0; axis < 3; ++axis) {
+        if (volume[axis] >= window[axis]) {
+          EXPECT_GE(begin[axis], 0);
+          EXPECT_LE(begin[axis] + window[axis], volume[axis]);
+        } else {
+          EXPECT_LE(begin[axis], 0);
+          EXPECT_GE(begin[axis] + window[axis], volume[axis]);
+        }
+      }
+      const Box3 box = intersect({begin, begin + window}, whole(volume));
+      for (int64_t z = box.begin.z; z < box.end.z; ++z)
+        for (int64_t y = box.begin.y; y < box.end.y; ++y)
+          for (int64_t x = box.begin.x; x < box.end.x; ++x)
+            ++covered[static_cast<size_t>((z * volume.y + y) * volume.x + x)];
+    }
+    EXPECT_EQ(std::count(covered.begin(), covered.end(), 0), 0) << volume << " by " << window;
+  }
+}
+
+TEST(Windows, NeighboursAreNoFurtherApartThanTheOverlapAllows) {
+  const std::vector<Extent3> begins = window_begins({100, 8, 8}, {24, 8, 8}, 0.5);
+  for (size_t i = 1; i < begins.size(); ++i) EXPECT_LE(begins[i].z - begins[i - 1].z, 12);
+  EXPECT_EQ(begins.back().z, 76);
+  EXPECT_THROW(window_begins({100, 8, 8}, {24, 8, 8}, 1.0), Error);
+}
+
+TEST(BlendWeights, AreAGaussianOfAnEighthOfTheWindow) {
+  const Extent3 window{16, 8, 9};
+  const std::vector<float> weights = blend_weights(window, Blend::kGaussian);
+  const auto at = [&](int64_t z, int64_t y, int64_t x) {
+    return static_cast<double>(weights[static_cast<size_t>((z * window.y + y) * window.x + x)]);
+  };
+  const auto bell = [](double offset, double size) { return std::exp(-0.5 * std::pow(offset / (size / 8), 2)); };
+  EXPECT_NEAR(at(9, 3, 4), bell(1.5, 16) * bell(0.5, 8) * bell(0, 9), 1e-6);
+  EXPECT_NEAR(at(0, 0, 0), 1e-3, 1e-9);
+}
+
+class AddsOne : public Network {  // two channels: image + 1, and -image
+ public:
+  std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext&) override {
+    return {at::cat({image + 1, -image}, 1)};
+  }
+  Extent3 divisor() const override { return {4, 4, 4}; }
+  double gmac(const Extent3&) const override { return 0; }
+};
+
+// A network that looks at each voxel alone gives the same volume however it is cut.
+TEST(SlidingWindow, BlendsBackToWhatOneWindowWouldGive) {
+  for (const Extent3 volume : {Extent3{17, 30, 9}, Extent3{3, 5, 40}}) {
+    std::vector<float> image(static_cast<size_t>(volume.voxels()));
+    Random random(9, 0, kSynthStream);
+    for (float& value : image) value = static_cast<float>(random.normal());
+    const Extent3 window{8, 12, 8};
+    WindowSource source{.extent = volume, .channels = 1, .read = {}};
+    source.read = [&](const Extent3& begin, int64_t, float* out) {
+      for (int64_t z = 0; z < window.z; ++z)
+        for (int64_t y = 0; y < window.y; ++y)
+          for (int64_t x = 0; x < window.x; ++x) {
+            const int64_t from_z = std::clamp<int64_t>(begin.z + z, 0, volume.z - 1);
+            const int64_t from_y = std::clamp<int64_t>(begin.y + y, 0, volume.y - 1);
+            const int64_t from_x = std::clamp<int64_t>(begin.x + x, 0, volume.x - 1);
+            *out++ = image[static_cast<size_t>((from_z * volume.y + from_y) * volume.x + from_x)];
+          }
+    };
+    AddsOne network;
+    network.parameters().add({.name = "unused", .shape = {1}});
+    for (const Blend blend : {Blend::kGaussian, Blend::kConstant}) {
+      const Logits logits = predict_logits(network, source, {window, 0.5, blend, 3});
+      ASSERT_EQ(logits.channels, 2);
+      ASSERT_EQ(logits.extent, volume);
+      const float* values = logits.data.as<float>();
+      for (size_t i = 0; i < image.size(); ++i) {
+        EXPECT_NEAR(values[i], image[i] + 1, 1e-5F);
+        EXPECT_NEAR(values[image.size() + i], -image[i], 1e-5F);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vox

@@ -1,0 +1,117 @@
+#include "train/checkpoint.h"
+
+#include <torch/torch.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "nets/weights.h"
+
+namespace vox {
+namespace {
+
+at::ScalarType type_of(const std::string& dtype, const std::string& name) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte})
+    if (safetensors_type(type) == dtype) return type;
+  throw Error(concat("tensor ", name, " has the type ", dtype, ", which no checkpoint of Voxloom has"));
+}
+
+// Borrows the bytes of the file.
+class TensorsByName {
+ public:
+  explicit TensorsByName(const CheckpointFile& file) : file_(file) {
+    for (const TensorToStore& tensor : file.tensors) by_name_[tensor.name] = &tensor;
+  }
+  bool has(const std::string& name) const { return by_name_.contains(name); }
+
+  void copy_to(at::Tensor target, const std::string& name) const {
+    const auto found = by_name_.find(name);
+    VOX_CHECK(found != by_name_.end(), file_.path.string(), " has no tensor ", name,
+              ": it comes from another network or optimizer");
+    const TensorToStore& stored = *found->second;
+    VOX_CHECK(target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name,
+              " has the shape ", at::IntArrayRef(stored.shape), " where ", target.sizes(), " is expected");
+    const at::Tensor values = at::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape,
+                                            at::TensorOptions().dtype(type_of(stored.dtype, name)));
+    target.copy_(values);
+  }
+
+ private:
+  const CheckpointFile& file_;
+  std::map<std::string, const TensorToStore*> by_name_;
+};
+
+bool is_scalar_state(const std::string& name) {
+  return name.find('.') == std::string::npos;
+}
+
+}  // namespace
+
+Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  Snapshot snapshot;
+  for (const Parameter& parameter : parameters.all())
+    snapshot.tensors.emplace_back("model." + parameter.name(), parameter.master.detach().clone());
+  for (const Parameter& parameter : parameters.all())
+    if (parameter.ema.defined()) snapshot.tensors.emplace_back("ema." + parameter.name(), parameter.ema.clone());
+  for (const auto& [name, tensor] : optimizer.state())
+    (is_scalar_state(name) ? snapshot.scalars : snapshot.tensors).emplace_back("optimizer." + name, tensor.clone());
+  return snapshot;
+}
+
+void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
+                    const CheckpointLinks& links) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> on_host;  // keeps alive what `stored` borrows
+  std::vector<TensorToStore> stored;
+  for (const auto& [name, tensor] : snapshot.tensors) {
+    on_host.push_back(tensor.cpu().contiguous());
+    stored.push_back(tensor_to_store(name, on_host.back()));
+  }
+  for (const auto& [name, tensor] : snapshot.scalars)
+    metadata[name] = shortest(tensor.cpu().to(at::kDouble).item<double>());
+  folder.write(metadata, stored, links);
+}
+
+void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  const TensorsByName tensors(file);
+  for (Parameter& parameter : parameters.all()) {
+    tensors.copy_to(parameter.master, "model." + parameter.name());
+    if (parameter.ema.defined()) tensors.copy_to(parameter.ema, "ema." + parameter.name());
+  }
+  parameters.refresh_shadows();
+  for (auto& [name, tensor] : optimizer.state()) {
+    if (!is_scalar_state(name)) {
+      tensors.copy_to(tensor, "optimizer." + name);
+      continue;
+    }
+    const auto value = file.metadata.find("optimizer." + name);
+    VOX_CHECK(value != file.metadata.end(), file.path.string(), " does not say optimizer.", name);
+    tensor.fill_(std::stod(value->second));
+  }
+}
+
+void restore_weights(const CheckpointFile& file, ParameterSet& parameters, Weights which) {
+  const at::NoGradGuard no_grad;
+  const TensorsByName tensors(file);
+  for (Parameter& parameter : parameters.all()) {
+    const bool averaged = which == Weights::kAverageIfAny && tensors.has("ema." + parameter.name());
+    tensors.copy_to(parameter.master, (averaged ? "ema." : "model.") + parameter.name());
+  }
+  parameters.refresh_shadows();
+}
+
+void export_weights(const ParameterSet& parameters, const std::string& file) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> on_host;
+  std::vector<TensorToStore> stored;
+  for (const Parameter& parameter : parameters.all()) {
+    on_host.push_back(parameter.master.detach().cpu().contiguous());
+    stored.push_back(tensor_to_store(parameter.name(), on_host.back()));
+  }
+  write_safetensors(file, stored, {});
+}
+
+}  // namespace vox

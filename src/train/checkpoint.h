@@ -1,0 +1,38 @@
+// The tensors of a run between the device and a checkpoint file.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nets/parameters.h"
+#include "train/checkpoint_folder.h"
+#include "train/optimizer.h"
+
+namespace vox {
+
+struct Snapshot {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // copies, still on their device
+  std::vector<std::pair<std::string, at::Tensor>> scalars;  // go into the metadata as optimizer.<name>
+};
+
+// Copies on the device and returns; nothing waits.
+Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimizer);
+
+// Fetches and writes; for the background thread.
+void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
+                    const CheckpointLinks& links);
+
+// Error names what is missing or has another shape.
+void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer);
+
+// Weights alone, for prediction: the average where the checkpoint has one.
+enum class Weights { kAverageIfAny, kRaw };
+void restore_weights(const CheckpointFile& file, ParameterSet& parameters, Weights which);
+
+// The masters as FILE (safetensors): where an exported run starts from.
+void export_weights(const ParameterSet& parameters, const std::string& file);
+
+}  // namespace vox

@@ -1,0 +1,111 @@
+#include "train/checkpoint_folder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "train/signals.h"
+
+namespace vox {
+namespace {
+
+class Folder : public testing::Test {
+ protected:
+  Folder() : path_(fs::temp_directory_path() / concat("voxloom-checkpoints-", getpid())) { fs::remove_all(path_); }
+  ~Folder() override { fs::remove_all(path_); }
+
+  void write(int64_t step, const CheckpointLinks& links = {}) {
+    const std::vector<float> values(100, static_cast<float>(step));
+    CheckpointFolder(path_).write({{"step", std::to_string(step)}},
+                                  {{"model.weight", "F32", {10, 10}, std::as_bytes(std::span(values))}}, links);
+  }
+  void flip(const std::string& name, int64_t place) {
+    std::fstream file(path_ / name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(place);
+    const char byte = static_cast<char>(file.get() ^ 16);
+    file.seekp(place);
+    file.put(byte);
+  }
+  fs::path path_;
+};
+
+TEST_F(Folder, TheOneBeforeIsKeptUntilTheNextIsSafe) {
+  write(10);
+  EXPECT_FALSE(fs::exists(path_ / "previous.safetensors"));
+  write(20);
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "previous.safetensors").at("step"), "10");
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "last.safetensors").at("step"), "20");
+}
+
+TEST_F(Folder, KeepsAsManyEpochsAsAskedAndTheBest) {
+  for (int64_t epoch = 1; epoch <= 12; ++epoch) write(epoch, {.best = epoch == 3, .epoch = epoch, .keep_last = 2});
+  EXPECT_FALSE(fs::exists(path_ / "epoch-0010.safetensors"));
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "epoch-0011.safetensors").at("step"), "11");
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "best.safetensors").at("step"), "3");
+}
+
+TEST_F(Folder, TheNewestThatVerifiesIsTakenAndTheOthersNamed) {
+  write(10);
+  write(20);
+  write(30, {.best = true, .epoch = {}, .keep_last = 3});
+  flip("last.safetensors", static_cast<int64_t>(fs::file_size(path_ / "last.safetensors")) - 50);
+  const auto found = newest_intact(CheckpointFolder(path_));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->file.metadata.at("step"), "20");
+  ASSERT_EQ(found->damaged.size(), 1u);  // `best` is the same file and is not named again
+  EXPECT_NE(found->damaged[0].find("last.safetensors"), std::string::npos);
+}
+
+TEST_F(Folder, LeftoversOfAKilledWriterGo) {
+  write(1);
+  write_file(path_ / ".last.safetensors.1.0.part", "half");
+  write_file(path_ / ".last-before", "whole");
+  CheckpointFolder(path_).remove_leftovers();
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(path_)) ++files;
+  EXPECT_EQ(files, 1u);
+}
+
+TEST(BackgroundWriter, AFailureReachesWhoAsksNext) {
+  BackgroundWriter writer;
+  writer.submit([] { throw Error("no space left", Fault::kMachine); });
+  while (writer.busy()) usleep(1000);
+  EXPECT_THROW(writer.rethrow_failure(), Error);
+  EXPECT_NO_THROW(writer.rethrow_failure());
+  std::atomic<int> done{0};
+  for (int i = 0; i < 5; ++i) writer.submit([&] { ++done; });
+  writer.finish();
+  EXPECT_EQ(done, 5);
+}
+
+TEST(SignalWatch, StopsSavesAndIgnores) {
+  SignalWatch watch;
+  EXPECT_EQ(watch.stop_signal(), 0);
+  raise(SIGHUP);
+  raise(SIGUSR1);
+  EXPECT_TRUE(watch.take_save_request());
+  EXPECT_FALSE(watch.take_save_request());
+  EXPECT_EQ(watch.stop_signal(), 0);
+  raise(SIGTERM);
+  EXPECT_EQ(watch.stop_signal(), SIGTERM);
+}
+
+TEST(SignalWatchDeath, ASecondInterruptLeavesAtOnce) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch;
+        raise(SIGINT);
+        if (watch.stop_signal() != SIGINT) _exit(1);
+        raise(SIGINT);
+        _exit(2);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+}  // namespace
+}  // namespace vox

@@ -1,0 +1,160 @@
+#include "train/learner.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "base/span.h"
+#include "base/text.h"
+#include "nets/weights.h"
+#include "train/step.h"
+
+namespace vox {
+namespace {
+
+bool wants_classes(const LossOptions& loss) {
+  return std::any_of(loss.terms.begin(), loss.terms.end(),
+                     [](const LossTerm& term) { return term.name == "cross_entropy"; });
+}
+
+int64_t out_channels(const Options& options, const std::vector<int64_t>& label_values) {
+  if (options.data.target == "regression") return 1;
+  int64_t largest = 1;
+  for (const int64_t value : label_values) largest = std::max(largest, value);
+  const bool binary = label_values.size() <= 2 && !wants_classes(options.loss);
+  return binary ? 1 : largest + 1;
+}
+
+bool half_precision(const TrainingOptions& training) {
+  return compute_type(parse_precision(training.precision)) != at::kFloat;
+}
+
+int64_t next_smaller_divisor(int64_t batch, int64_t micro) {
+  for (int64_t candidate = micro / 2; candidate >= 1; --candidate)
+    if (batch % candidate == 0) return candidate;
+  return 0;
+}
+
+void require_shrinkable(const Options& options, const LossSet& loss, int64_t micro) {
+  const std::string advice =
+      "; use a smaller data.batch_size or data.patch_size, training.precision=bf16-mixed, or "
+      "model.use_checkpoint=true";
+  VOX_CHECK(micro > 1, "one sample of patch ", options.data.patch_size, " does not fit into the memory of the GPU",
+            advice);
+  VOX_CHECK(options.training.on_oom != "fail", "a batch of ", micro, " does not fit into the memory of the GPU",
+            advice);
+  if (options.training.on_oom == "shrink") return;
+  VOX_CHECK(options.model.norm != "batch" && !loss.batch_wise(), "a batch of ", micro,
+            " does not fit into the memory of the GPU, and ",
+            options.model.norm == "batch" ? "batch norm" : "a batch-wise loss",
+            " would learn otherwise from a smaller one", advice, ", or accept it with training.on_oom=shrink");
+}
+
+}  // namespace
+
+at::Device choose_device(const std::string& name, const SystemOptions& system) {
+  VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus,
+            ", but this version trains on one GPU at most; set it to 1 (or 0 for the CPU)");
+  const bool available = torch::cuda::is_available();
+  if (name.empty()) {
+    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is 1, but there is no GPU here; set it to 0");
+    return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  }
+  if (name == "cpu") return at::Device(at::kCPU);
+  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
+                        name.find_first_not_of("0123456789", 5) == std::string::npos;
+  VOX_CHECK(name == "cuda" || numbered, "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
+  VOX_CHECK(available, "--device ", name, ": there is no GPU here, or torch was built without CUDA; use --device cpu");
+  const int index = numbered ? std::stoi(name.substr(5)) : 0;
+  VOX_CHECK(index < torch::cuda::device_count(), "--device ", name, ": there are ", int{torch::cuda::device_count()},
+            " GPUs, counted from 0");
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+}
+
+ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values) {
+  ModelOptions model = options.model;
+  VOX_CHECK(model.in_channels == 0 || model.in_channels == image_channels, "model.in_channels is ", model.in_channels,
+            " but the images have ", image_channels, " channels; leave it out to take it from the data");
+  model.in_channels = image_channels;
+  if (model.out_channels == 0) model.out_channels = out_channels(options, label_values);
+  return model;
+}
+
+std::unique_ptr<Network> make_network_on(const at::Device& device, const ModelOptions& model,
+                                         const TrainingOptions& training) {
+  const Precision precision = parse_precision(training.precision);
+  apply_precision(precision, device);
+  std::unique_ptr<Network> network = make_network(model, static_cast<uint64_t>(training.seed));
+  network->parameters().to(device);
+  network->parameters().set_compute_type(compute_type(precision));
+  // Tensor cores want the channels last; the CPU's kernels choose for themselves.
+  if (device.is_cuda() && half_precision(training)) network->parameters().to(at::MemoryFormat::ChannelsLast3d);
+  return network;
+}
+
+Learner make_learner(const Options& options, const Store& store, const at::Device& device) {
+  Learner learner;
+  learner.model = resolve_model(options, store.image_channels(), store.label_values());
+  learner.network = make_network_on(device, learner.model, options.training);
+  learner.network->require_divisible(options.data.patch_size);
+  if (!options.model.weights.empty())
+    load_weights(*learner.network, SafetensorsFile(options.model.weights), "", Missing::kKeep);
+  learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels);
+  learner.optimizer = std::make_unique<Optimizer>(options.training, learner.network->parameters(),
+                                                  parse_precision(options.training.precision));
+  return learner;
+}
+
+std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
+                                            int64_t micro_batch, int threads) {
+  const PipelineOptions pipeline{.seed = static_cast<uint64_t>(options.training.seed),
+                                 .first_sample = first,
+                                 .batch_size = micro_batch,
+                                 .threads = threads,
+                                 .prefetch = static_cast<int>(std::max<int64_t>(1, options.data.prefetch_factor))};
+  return std::make_unique<Pipeline>(store, options.data, options.augmentation, pipeline);
+}
+
+WarmUp warm_up(const WarmUpRequest& request) {
+  WarmUp result{.micro_batch = request.micro_batch, .step_s = 0, .shrunk = {}};
+  const int64_t batch = request.options.data.batch_size;
+  while (true) {
+    const auto pipeline = training_pipeline(request.store, request.options, request.first_sample, result.micro_batch,
+                                            request.data_threads);
+    StepRunner runner({*request.learner.network, *request.learner.loss, *request.learner.optimizer,
+                       source_of(*pipeline, request.device)},
+                      {.seed = static_cast<uint64_t>(request.options.training.seed)});
+    try {
+      std::vector<double> seconds;
+      Batch host;
+      for (int round = 0; round <= request.rounds && pipeline->next(host); ++round) {
+        const auto start = Clock::now();
+        runner.rehearse(to_device(host, request.device), 0);
+        if (round > 0) seconds.push_back(seconds_since(start));  // the first one also makes plans and buffers
+      }
+      std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size()) / 2, seconds.end());
+      const int64_t micro_steps = batch / result.micro_batch * request.options.training.accumulate;
+      result.step_s = seconds[seconds.size() / 2] * static_cast<double>(micro_steps);
+      return result;
+    } catch (const c10::OutOfMemoryError&) {
+      require_shrinkable(request.options, *request.learner.loss, result.micro_batch);
+      result.micro_batch = next_smaller_divisor(batch, result.micro_batch);
+      result.shrunk = concat("a batch of ", batch, " does not fit into the memory of the GPU: it is now made of ",
+                             batch / result.micro_batch, " parts of ", result.micro_batch,
+                             " whose gradients are summed; the result is the same");
+    }
+    request.learner.network->parameters().zero_grads();
+    at::getDeviceAllocator(request.device.type())->emptyCache();
+  }
+}
+
+std::optional<double> gpu_peak_gb(const at::Device& device) {
+  if (device.is_cpu()) return std::nullopt;
+  auto* allocator = at::getDeviceAllocator(device.type());
+  const auto stats = allocator->getDeviceStats(device.index());
+  allocator->resetPeakStats(device.index());
+  return static_cast<double>(stats.allocated_bytes[0].peak) / 1e9;
+}
+
+}  // namespace vox

@@ -1,0 +1,64 @@
+// What learns: network, loss and optimizer on their device, made from a recipe and its data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/options.h"
+#include "losses/loss.h"
+#include "nets/network.h"
+#include "pipeline/pipeline.h"
+#include "train/optimizer.h"
+
+namespace vox {
+
+// "", "cpu", "cuda", "cuda:1". Empty: a GPU where there is one and system.num_gpus allows it. Error where it is absent
+// or several are asked for.
+at::Device choose_device(const std::string& name, const SystemOptions& system);
+
+// Channels in and out filled in from the data and the loss where the recipe leaves them open.
+ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values);
+
+// A network on its device, in its compute type and layout.
+std::unique_ptr<Network> make_network_on(const at::Device& device, const ModelOptions& model,
+                                         const TrainingOptions& training);
+
+struct Learner {
+  ModelOptions model;  // resolved
+  std::unique_ptr<Network> network;
+  std::unique_ptr<LossSet> loss;
+  std::unique_ptr<Optimizer> optimizer;
+};
+Learner make_learner(const Options& options, const Store& store, const at::Device& device);
+
+// A pipeline of training samples from sample number `first` on.
+std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
+                                            int64_t micro_batch, int threads);
+
+struct WarmUp {
+  int64_t micro_batch = 0;
+  double step_s = 0;   // of a whole step without its optimizer
+  std::string shrunk;  // what to say where the micro-batch had to be halved; else empty
+};
+// Runs forward and backward without changing a weight: finds the micro-batch that fits into the memory of a GPU, and
+// how long a step takes.
+struct WarmUpRequest {
+  Learner& learner;
+  std::shared_ptr<Store> store;
+  const Options& options;
+  at::Device device;
+  int64_t first_sample = 0;
+  int64_t micro_batch = 0;  // to begin with
+  int data_threads = 1;
+  int rounds = 1;  // timed ones
+};
+WarmUp warm_up(const WarmUpRequest& request);
+
+// Memory that torch has in use on a GPU, at its peak since the last call, in 1e9 bytes; absent on a CPU.
+std::optional<double> gpu_peak_gb(const at::Device& device);
+
+}  // namespace vox

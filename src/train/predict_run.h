@@ -1,0 +1,33 @@
+// Prediction with the network of a run: its weights, its preprocessing, its labels.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vox {
+
+struct PredictRequest {
+  std::filesystem::path model;               // a run (its best checkpoint, else its last) or a checkpoint
+  std::vector<std::string> inputs;           // one case each
+  std::string split;                         // or a split of the run's own data: train, validation, test
+  std::filesystem::path output;              // gets <id>.tif
+  std::optional<double> overlap, threshold;  // absent: as the recipe says
+  bool probabilities = false;
+  std::string device;
+  std::function<void(const std::string& line)> say;
+  std::function<void(const std::string& id, int64_t done, int64_t total)> window;
+};
+
+struct PredictedCase {
+  std::string id, label;  // label: its reference, empty where there is none
+  std::filesystem::path file;
+};
+std::vector<PredictedCase> predict_run(const PredictRequest& request);
+
+// Of a run or a checkpoint: the file to use. Damaged ones are named through `say`.
+std::filesystem::path checkpoint_of(const std::filesystem::path& model);
+
+}  // namespace vox

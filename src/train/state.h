@@ -1,0 +1,53 @@
+// Where a run stands, besides its tensors: what a checkpoint's metadata says, there and back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/options.h"
+#include "nets/safetensors.h"
+#include "train/schedule.h"
+
+namespace vox {
+
+struct MeanOf {  // of the finite values that were added
+  double sum = 0;
+  int64_t count = 0;
+  void add(double value);
+  std::optional<double> mean() const;
+};
+
+struct EpochSums {  // of the epoch under way
+  MeanOf loss;
+  std::map<std::string, MeanOf> terms;
+  double seconds = 0, data_wait_s = 0;
+};
+
+struct TrainState {
+  int64_t step = 0;             // steps done
+  int64_t steps_per_epoch = 0;  // fixed once known
+  int64_t micro_batch = 0;
+  int compute_threads = 0;
+  Schedule::State schedule;
+  std::optional<double> best_score;
+  int64_t best_step = 0;
+  int64_t validations_without_gain = 0;
+  bool stopped_early = false;
+  int64_t bad_steps = 0, bad_in_a_row = 0;
+  EpochSums epoch_sums;
+  std::vector<std::string> skipped_cases;
+  std::vector<int64_t> class_values;           // label value of each class; empty: 0, 1, 2, ...
+  std::map<std::string, std::string> machine;  // torch, cpu, device, placement: where they differ, so may the rounding
+
+  int64_t epoch() const { return steps_per_epoch > 0 ? step / steps_per_epoch : 0; }  // epochs done
+};
+
+Metadata to_metadata(const TrainState& state, const Options& options);
+// Error where a key is missing or no number.
+TrainState state_of(const Metadata& metadata, const std::string& path);
+Options options_of(const Metadata& metadata, const std::string& path);
+
+}  // namespace vox

@@ -1,0 +1,214 @@
+#include "train/step.h"
+
+#include <torch/torch.h>
+
+#include <cstring>
+#include <limits>
+
+#include "base/file.h"
+#include "base/span.h"
+
+namespace vox {
+namespace {
+
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return at::kByte;
+    case DType::kInt8:
+      return at::kChar;
+    case DType::kInt16:
+      return at::kShort;
+    case DType::kInt32:
+      return at::kInt;
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kBFloat16:
+      return at::kBFloat16;
+    case DType::kUInt16:
+    case DType::kUInt32:
+      break;
+  }
+  throw Error(concat("internal error: a batch of type ", name_of(dtype)), Fault::kBug);
+}
+
+at::Tensor view_of_slot(const BatchArray& array) {
+  const std::vector<int64_t>& s = array.shape;
+  std::vector<int64_t> strides{s[1] * s[2] * s[3] * s[4], s[2] * s[3] * s[4], s[3] * s[4], s[4], 1};
+  if (array.channels_last) strides = {s[1] * s[2] * s[3] * s[4], 1, s[3] * s[4] * s[1], s[4] * s[1], s[1]};
+  return at::from_blob(array.data, s, strides, at::TensorOptions().dtype(scalar_type(array.dtype)));
+}
+
+at::Tensor array_to_device(const BatchArray& array, const at::Device& device) {
+  const at::Tensor view = view_of_slot(array);
+  if (device.is_cpu()) return view;
+  // Pinned memory comes from torch's cache, which hands a block out again only when the copy from it is done.
+  at::Tensor pinned = at::empty_strided(view.sizes(), view.strides(), view.options().pinned_memory(true));
+  std::memcpy(pinned.data_ptr(), view.data_ptr(), static_cast<size_t>(array.bytes()));
+  return pinned.to(device, /*non_blocking=*/true);
+}
+
+// Adds the time from its birth to its end to one stage, and is a span of the same name.
+class Timed {
+ public:
+  Timed(StageTimes& times, Stage stage, const char* name)
+      : span_(name), times_(times), stage_(stage), start_(Clock::now()) {}
+  ~Timed() { times_[stage_] += seconds_since(start_); }
+
+ private:
+  Span span_;
+  StageTimes& times_;
+  Stage stage_;
+  Clock::time_point start_;
+};
+
+std::string npy_header(const BatchArray& array) {
+  const bool bytes = size_of(array.dtype) == 1;
+  const std::string type = concat(
+      bytes ? "|" : "<", is_integer(array.dtype) ? (is_signed(array.dtype) ? "i" : "u") : "f", size_of(array.dtype));
+  std::string shape;
+  for (const int64_t size : array.shape) shape += concat(size, ", ");
+  std::string text = concat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
+  text.append((64 - (text.size() + 11) % 64) % 64, ' ');
+  text += '\n';
+  const auto length = static_cast<uint16_t>(text.size());
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(length & 0xff) + static_cast<char>(length >> 8) + text;
+}
+
+}  // namespace
+
+DeviceBatch to_device(const Batch& batch, const at::Device& device) {
+  DeviceBatch result{.image = {}, .targets = {}, .samples = batch.samples, .slot = batch.slot};
+  for (const auto& [name, array] : batch.arrays) {
+    const at::Tensor tensor = array_to_device(array, device);
+    if (name == "image")
+      result.image = tensor;
+    else if (name == "label")
+      result.targets.label = tensor;
+    else if (name == "mask")
+      result.targets.mask = tensor;
+    else
+      result.targets.extra[name.substr(name.find('.') + 1)] = tensor;
+  }
+  if (!device.is_cpu()) result.slot.reset();  // the pinned copy is read from here on
+  return result;
+}
+
+void export_batch(const Batch& batch, const std::string& folder) {
+  for (const auto& [name, array] : batch.arrays) {
+    VOX_CHECK(
+        !array.channels_last && array.dtype != DType::kBFloat16,
+        "--export-batches writes float32 in the order n, c, z, y, x: leave data.layout and data.patch_type alone");
+    OutputFile file(fs::path(folder) / concat(batch.samples.front().sample, ".", name, ".npy"));
+    file.write(npy_header(array));
+    file.write(std::span<const std::byte>(array.data, static_cast<size_t>(array.bytes())));
+    file.commit();
+  }
+}
+
+BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::string& export_folder) {
+  return [&pipeline, device, export_folder](StageTimes& times) {
+    Batch batch;
+    {
+      const Timed timed(times, Stage::kDataWait, "data_wait");
+      VOX_ASSERT(pipeline.next(batch));
+    }
+    if (!export_folder.empty()) export_batch(batch, export_folder);
+    const Timed timed(times, Stage::kTransfer, "transfer");
+    return to_device(batch, device);
+  };
+}
+
+struct StepRunner::Sums {  // over the micro-batches of a step, on the device
+  at::Tensor loss;
+  std::vector<at::Tensor> terms;  // undefined: not due
+};
+
+StepReport StepRunner::run(int64_t step, double lr) {
+  StepReport report;
+  Sums sums;
+  parts_.network.parameters().zero_grads();
+  for (int64_t micro = 0; micro < settings_.accumulation; ++micro) add_micro_batch(step, report, sums);
+  const Timed timed(times_, Stage::kOptimizer, "optimizer");
+  // A loss that is not finite must not move a weight even where its gradient is: x - x is 0 or NaN.
+  for (Parameter& parameter : parts_.network.parameters().all()) {
+    if (!parameter.grad.defined()) continue;
+    parameter.grad.add_(sums.loss - sums.loss);
+    break;
+  }
+  parts_.optimizer.set_lr(lr);
+  parts_.optimizer.step();
+  std::vector<at::Tensor> values{sums.loss};
+  for (const at::Tensor& term : sums.terms) {
+    report.due.push_back(term.defined());
+    values.push_back(term.defined() ? term
+                                    : at::full({}, std::numeric_limits<float>::quiet_NaN(), sums.loss.options()));
+  }
+  values.push_back(parts_.optimizer.grad_norm().reshape({}));
+  values.push_back(parts_.optimizer.found_inf().reshape({}));
+  values.push_back(parts_.optimizer.loss_scale().reshape({}));
+  report.values = at::stack(values);
+  return report;
+}
+
+void StepRunner::add_micro_batch(int64_t step, StepReport& report, Sums& sums) {
+  const DeviceBatch batch = parts_.next(times_);
+  report.samples.insert(report.samples.end(), batch.samples.begin(), batch.samples.end());
+  const double share = 1.0 / static_cast<double>(settings_.accumulation);
+  std::vector<at::Tensor> logits;
+  {
+    const Timed timed(times_, Stage::kForward, "forward");
+    logits = parts_.network.forward(
+        batch.image, {.training = true, .seed = settings_.seed, .first_sample = batch.samples.front().sample});
+  }
+  at::Tensor start;
+  {
+    const Timed timed(times_, Stage::kLoss, "loss");
+    const LossResult loss = parts_.loss.compute(logits, batch.targets, step);
+    const at::Tensor part = settings_.accumulation == 1 ? loss.total : loss.total * share;
+    start = parts_.optimizer.scaled(part);
+    const at::NoGradGuard no_grad;
+    sums.loss = sums.loss.defined() ? sums.loss + part.detach() : part.detach();
+    sums.terms.resize(loss.terms.size());
+    for (size_t i = 0; i < loss.terms.size(); ++i) {
+      if (!loss.terms[i].second) continue;
+      const at::Tensor term = *loss.terms[i].second * share;
+      sums.terms[i] = sums.terms[i].defined() ? sums.terms[i] + term : term;
+    }
+  }
+  const Timed timed(times_, Stage::kBackward, "backward");
+  start.backward();
+  parts_.network.parameters().collect_grads();
+}
+
+void StepRunner::rehearse(const DeviceBatch& batch, int64_t step) {
+  ParameterSet& parameters = parts_.network.parameters();
+  const std::vector<at::Tensor> logits = parts_.network.forward(
+      batch.image, {.training = true, .seed = settings_.seed, .first_sample = batch.samples.front().sample});
+  parts_.optimizer.scaled(parts_.loss.compute(logits, batch.targets, step).total).backward();
+  parameters.collect_grads();
+  parameters.zero_grads();
+  const at::Device device = parameters.device();
+  if (!device.is_cpu()) torch::cuda::synchronize(device.index());
+}
+
+StageTimes StepRunner::take_times() {
+  const StageTimes times = times_;
+  times_ = {};
+  return times;
+}
+
+StepValues read_step_values(const at::Tensor& row) {
+  const float* values = row.const_data_ptr<float>();
+  const int64_t terms = row.numel() - 4;
+  StepValues result{.loss = static_cast<double>(values[0])};
+  for (int64_t i = 0; i < terms; ++i) result.terms.push_back(static_cast<double>(values[1 + i]));
+  result.grad_norm = static_cast<double>(values[terms + 1]);
+  result.skipped = values[terms + 2] != 0;
+  result.loss_scale = static_cast<double>(values[terms + 3]);
+  return result;
+}
+
+}  // namespace vox

@@ -1,0 +1,89 @@
+// One training step: forward, loss, backward over the micro-batches, then the optimizer. Nothing is read back from the
+// device; what a step found out stays there until a log step fetches it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "losses/loss.h"
+#include "nets/network.h"
+#include "pipeline/pipeline.h"
+#include "train/optimizer.h"
+
+namespace vox {
+
+struct DeviceBatch {
+  at::Tensor image;
+  Targets targets;
+  std::vector<SampleInfo> samples;
+  std::shared_ptr<void> slot;  // host memory that the tensors still read, on a CPU
+};
+// On a CPU the tensors are views of the slot; to a GPU they go through pinned memory without waiting.
+DeviceBatch to_device(const Batch& batch, const at::Device& device);
+
+enum class Stage { kDataWait, kTransfer, kForward, kLoss, kBackward, kOptimizer, kCount };
+constexpr int kStages = static_cast<int>(Stage::kCount);
+struct StageTimes {  // seconds of the host
+  std::array<double, kStages> seconds{};
+  double& operator[](Stage stage) { return seconds[static_cast<size_t>(stage)]; }
+  double operator[](Stage stage) const { return seconds[static_cast<size_t>(stage)]; }
+};
+
+// Gives the next micro-batch and adds the time it took to data wait and transfer.
+using BatchSource = std::function<DeviceBatch(StageTimes& times)>;
+// Borrows the pipeline. Where `export_folder` is not empty, every batch is written there too (export_batch).
+BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::string& export_folder = "");
+
+struct StepReport {
+  std::vector<SampleInfo> samples;  // of the whole step, in order
+  at::Tensor values;                // on the device: loss, each term (NaN where absent), gradient norm, skipped, scale
+  std::vector<bool> due;            // which terms this step had
+};
+
+struct StepValues {  // the same on the host
+  double loss = 0;
+  std::vector<double> terms;
+  double grad_norm = 0;
+  bool skipped = false;
+  double loss_scale = 1;
+};
+StepValues read_step_values(const at::Tensor& row);  // one row of stacked StepReport::values, on the CPU
+
+class StepRunner {
+ public:
+  struct Parts {
+    Network& network;
+    const LossSet& loss;
+    Optimizer& optimizer;
+    BatchSource next;
+  };
+  struct Settings {
+    uint64_t seed = 0;
+    int64_t accumulation = 1;  // micro-batches a step
+  };
+  StepRunner(const Parts& parts, const Settings& settings) : parts_(parts), settings_(settings) {}
+
+  StepReport run(int64_t step, double lr);  // step counts from 0 here
+  // Forward and backward of the batch at hand without touching a weight: what a warm-up runs.
+  void rehearse(const DeviceBatch& batch, int64_t step);
+  StageTimes take_times();
+
+ private:
+  struct Sums;
+  void add_micro_batch(int64_t step, StepReport& report, Sums& sums);
+
+  Parts parts_;
+  Settings settings_;
+  StageTimes times_;
+};
+
+// Writes image, label and mask of a batch as FOLDER/<sample>.<name>.npy, the number being that of its first sample.
+void export_batch(const Batch& batch, const std::string& folder);
+
+}  // namespace vox

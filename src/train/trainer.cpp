@@ -1,0 +1,315 @@
+#include "train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "config/iterations.h"
+#include "report/machine.h"
+#include "train/checkpoint.h"
+#include "train/training_loop.h"
+
+namespace vox {
+namespace {
+
+constexpr int kWarmUpRounds = 5;  // to fix the length of an epoch that is given as a duration
+
+RunFolder open_run(const TrainRequest& request) {
+  if (!request.run.empty()) return RunFolder::create_at(request.run);
+  const std::string stem = request.config.file.stem().string();
+  return RunFolder::create("runs", stem.empty() ? "run" : stem);
+}
+
+void use_threads(int compute) {
+  at::set_num_threads(compute);
+  static const bool once = [] {
+    at::set_num_interop_threads(1);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+void make_deterministic(const TrainingOptions& training) {
+  at::globalContext().setDeterministicCuDNN(training.deterministic);
+  at::globalContext().setDeterministicAlgorithms(training.deterministic, /*warn_only=*/true);
+  at::globalContext().setBenchmarkCuDNN(!training.deterministic);
+}
+
+std::map<std::string, std::string> machine_of(const at::Device& device, const Options& options) {
+  return {{"torch", TORCH_VERSION},
+          {"cpu", at::get_cpu_capability()},
+          {"device", device.is_cpu() ? "cpu" : "cuda"},
+          {"placement", options.data.placement}};
+}
+
+std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads) {
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : now) {
+    const auto before = stored.machine.find(key);
+    if (before != stored.machine.end() && before->second != value)
+      changed.push_back(concat(key, " was ", before->second, " and is ", value));
+  }
+  if (stored.compute_threads != threads)
+    changed.push_back(concat("compute threads were ", stored.compute_threads, " and are ", threads));
+  if (changed.empty()) return {};
+  return concat("from here on this run equals one never stopped within rounding, not to the last bit: ",
+                join(changed, "; "));
+}
+
+int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
+  const Iterations wanted = parse_iterations(options.training.iterations_per_epoch);
+  if (wanted.steps) return std::max<int64_t>(1, *wanted.steps);
+  if (wanted.seconds) return std::max<int64_t>(1, static_cast<int64_t>(*wanted.seconds / step_s));
+  const int64_t effective = options.data.batch_size * options.training.accumulate;
+  return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / effective);
+}
+
+// Label values by class, where they are not 0, 1, 2, ...
+std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t channels) {
+  std::vector<int64_t> values = options.data.labels.empty() ? store.label_values() : options.data.labels;
+  std::erase(values, options.data.ignore_label);
+  std::sort(values.begin(), values.end());
+  const bool named = !options.data.labels.empty() || (channels == 1 && values.size() == 2);
+  return named ? values : std::vector<int64_t>{};
+}
+
+class Session {
+ public:
+  explicit Session(const TrainRequest& request)
+      : request_(request),
+        options_(request.config.options),
+        device_(choose_device(request.device, options_.system)),
+        threads_(plan_threads(options_, device_.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu)),
+        writer_(open_run(request), {.commit = request.commit,
+                                    .command = request.command,
+                                    .libraries = {{"torch", TORCH_VERSION}},
+                                    .machine = machine_description()}),
+        log_(writer_, options_, {}) {}
+
+  TrainOutcome run() {
+    try {
+      return run_guarded();
+    } catch (const std::exception& error) {
+      writer_.log(concat("failed: ", error.what()));
+      writer_.finish(RunState::kFailed, error.what());
+      if (learner_.network) write_report_quietly();
+      throw;
+    }
+  }
+
+  RehearsalReport rehearse(int64_t steps);
+
+ private:
+  TrainOutcome run_guarded() {
+    std::optional<ResumePoint> point = find_resume_point(writer_.folder(), request_.resume, options_);
+    if (point && is_finished(point->state)) return already_finished(point->state);
+    prepare(point);
+    const LoopEnd end = train_on();
+    return outcome_of(end);
+  }
+
+  bool is_finished(const TrainState& state) const {
+    return state.stopped_early || state.step >= options_.training.max_epochs * state.steps_per_epoch;
+  }
+
+  TrainOutcome already_finished(const TrainState& state) {
+    writer_.finish(RunState::kFinished);
+    return {0, writer_.folder().path(),
+            concat("The run ", writer_.folder().path().string(), " is finished (", state.epoch(), " epochs, step ",
+                   state.step, "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
+                   state.stopped_early ? ") or training.early_stop" : ")", " and add --force.")};
+  }
+
+  void prepare(const std::optional<ResumePoint>& point) {
+    CheckpointFolder(writer_.folder().checkpoints()).remove_leftovers();
+    write_file(writer_.folder().config(), to_yaml(options_));
+    for (const std::string& warning : request_.config.warnings) log_.warn(warning);
+    if (point) state_ = point->state;
+    if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;
+    use_threads(threads_.compute);
+    make_deterministic(options_.training);
+    load_data();
+    learner_ = make_learner(options_, *store_, device_);
+    if (!request_.export_folder.empty())
+      export_weights(learner_.network->parameters(),
+                     (fs::path(request_.export_folder) / "weights.safetensors").string());
+    if (point) take_up(*point);
+    settle_micro_batch_and_length();
+    fill_state();
+  }
+
+  void load_data() {
+    const auto start = Clock::now();
+    const Dataset dataset =
+        make_dataset(options_.data, options_.training.fold, static_cast<uint64_t>(options_.training.seed));
+    pool_ = std::make_unique<ThreadPool>(threads_.cpus);
+    StoreProgress progress;
+    progress.update = [&](const std::string& what, int64_t done, int64_t total, int64_t bytes) {
+      const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
+      const double expected = share > 0 ? static_cast<double>(bytes) / share : 0;
+      log_.loading(what, bytes, static_cast<int64_t>(expected), seconds_since(start));
+    };
+    store_ = std::make_shared<Store>(dataset, options_.data, *pool_, progress);
+    for (const SkippedCase& skipped : store_->skipped())
+      log_.warn(concat("case ", skipped.id, " is left out: ", skipped.reason));
+    const Dataset& kept = store_->dataset();
+    log_.say(concat(kept.cases.size(), " cases: ", kept.train.size(), " to train, ", kept.validation.size(),
+                    " to validate; ", threads_.data, " data threads, ", threads_.compute, " compute threads, on ",
+                    device_.str()));
+    if (kept.validation.empty() && options_.validation.every > 0)
+      log_.warn("no case is left to validate with: there will be no scores and no best checkpoint");
+  }
+
+  void take_up(const ResumePoint& point) {
+    restore(point.file, learner_.network->parameters(), *learner_.optimizer);
+    for (const std::string& note : point.notes) log_.warn(note);
+    const std::string rounding = rounding_note(point.state, machine_of(device_, options_), threads_.compute);
+    if (!rounding.empty()) log_.warn(rounding);
+    std::vector<std::string> skipped;
+    for (const SkippedCase& one : store_->skipped()) skipped.push_back(one.id);
+    VOX_CHECK(skipped == state_.skipped_cases || request_.resume.force, "other cases are left out now (",
+              join(skipped, ", "), ") than when the checkpoint was written (", join(state_.skipped_cases, ", "),
+              "), so other samples would follow; mend the data, or add --force");
+    log_.say(concat("going on from ", point.file.path.string(), " after step ", state_.step));
+  }
+
+  void settle_micro_batch_and_length() {
+    const bool timed = parse_iterations(options_.training.iterations_per_epoch).seconds && state_.steps_per_epoch == 0;
+    if (state_.micro_batch == 0) state_.micro_batch = options_.data.batch_size;
+    const int64_t effective = options_.data.batch_size * options_.training.accumulate;
+    VOX_CHECK(effective % state_.micro_batch == 0, "the checkpoint has a micro-batch of ", state_.micro_batch,
+              ", which does not divide the batch of ", effective);
+    double step_s = 1;
+    if (timed || device_.is_cuda()) {
+      const WarmUp warm = warm_up({learner_, store_, options_, device_, state_.step * effective, state_.micro_batch,
+                                   threads_.data, timed ? kWarmUpRounds : 1});
+      state_.micro_batch = warm.micro_batch;
+      step_s = warm.step_s;
+      if (!warm.shrunk.empty()) log_.warn(warm.shrunk);
+    }
+    if (state_.steps_per_epoch == 0 || !timed_epochs())
+      state_.steps_per_epoch = epoch_steps(options_, store_->dataset().train.size(), step_s);
+    schedule_ = std::make_unique<Schedule>(
+        options_.training,
+        ScheduleLength{options_.training.max_epochs * state_.steps_per_epoch, state_.steps_per_epoch});
+    schedule_->restore(state_.schedule);
+    log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
+    log_.resume_after(state_.step);
+  }
+  bool timed_epochs() const { return parse_iterations(options_.training.iterations_per_epoch).seconds.has_value(); }
+
+  void fill_state() {
+    state_.compute_threads = threads_.compute;
+    state_.machine = machine_of(device_, options_);
+    state_.class_values = class_values(options_, *store_, learner_.model.out_channels);
+    state_.skipped_cases.clear();
+    for (const SkippedCase& one : store_->skipped()) state_.skipped_cases.push_back(one.id);
+  }
+
+  TrainingLoop::Parts loop_parts() {
+    return {options_,
+            learner_,
+            store_,
+            writer_,
+            log_,
+            state_,
+            *schedule_,
+            signals_,
+            threads_,
+            device_,
+            request_.export_folder};
+  }
+
+  LoopEnd train_on() {
+    TrainingLoop loop(loop_parts());
+    const LoopEnd end = loop.run();
+    loop.finish_saving();
+    return end;
+  }
+
+  void write_report_quietly() {  // a run that ends must not fail over its own description
+    try {
+      log_.finish();
+    } catch (const std::exception& error) {
+      log_.warn(concat("the report could not be written: ", error.what()));
+    }
+  }
+
+  TrainOutcome outcome_of(LoopEnd end) {
+    const bool stopped = end == LoopEnd::kSignal || end == LoopEnd::kRequest;
+    const int signal = end == LoopEnd::kSignal ? signals_.stop_signal() : 0;
+    const std::string why = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "voxloom stop";
+    const std::string run = writer_.folder().path().string();
+    writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : "");
+    write_report_quietly();
+    std::string sentence = concat(stopped ? "Stopped" : "Finished", " at step ", state_.step);
+    if (state_.best_score)
+      sentence += concat("; best ", options_.validation.metric, " ", format_number(*state_.best_score, 4), " at step ",
+                         state_.best_step);
+    sentence += concat(". The run is in ", run);
+    if (stopped) sentence += concat("; the same command with --run ", run, " goes on.");
+    return {signal == 0 ? 0 : 128 + signal, run, sentence};
+  }
+
+  const TrainRequest& request_;
+  Options options_;
+  SignalWatch signals_;
+  at::Device device_;
+  ThreadPlan threads_;
+  RunWriter writer_;
+  RunLog log_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::shared_ptr<Store> store_;
+  Learner learner_;
+  std::unique_ptr<Schedule> schedule_;
+  TrainState state_;
+};
+
+RehearsalReport Session::rehearse(int64_t steps) {
+  prepare(std::nullopt);
+  const int64_t effective = options_.data.batch_size * options_.training.accumulate;
+  const auto pipeline = training_pipeline(store_, options_, 0, state_.micro_batch, threads_.data);
+  StepRunner runner(
+      {*learner_.network, *learner_.loss, *learner_.optimizer, source_of(*pipeline, device_, request_.export_folder)},
+      {.seed = static_cast<uint64_t>(options_.training.seed), .accumulation = effective / state_.micro_batch});
+  RehearsalReport report{.steps = 0, .steps_per_epoch = state_.steps_per_epoch, .epochs = options_.training.max_epochs};
+  std::vector<double> seconds, waits;
+  for (int64_t step = 0; step < steps && signals_.stop_signal() == 0; ++step) {
+    const auto start = Clock::now();
+    const StepReport done = runner.run(step, schedule_->lr(step));
+    const double loss = read_step_values(done.values.to(at::kCPU, at::kFloat)).loss;
+    seconds.push_back(seconds_since(start));
+    waits.push_back(runner.take_times()[Stage::kDataWait]);
+    writer_.step_done(step + 1);
+    log_.say(concat("step ", step + 1, ": loss ", format_number(loss, 4), ", ", human_seconds(seconds.back())));
+    report.steps = step + 1;
+  }
+  writer_.finish(RunState::kFinished);
+  VOX_CHECK(!seconds.empty(), "stopped before the first step was done");
+  const auto median = [](std::vector<double> values) {
+    if (values.size() > 1) values.erase(values.begin());  // the first also makes plans and buffers
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  report.first_step_s = seconds.front();
+  report.step_s = median(seconds);
+  report.data_wait_s = median(waits);
+  return report;
+}
+
+}  // namespace
+
+TrainOutcome train(const TrainRequest& request) {
+  return Session(request).run();
+}
+
+RehearsalReport rehearse(const TrainRequest& request, int64_t steps) {
+  return Session(request).rehearse(steps);
+}
+
+}  // namespace vox

@@ -1,0 +1,256 @@
+#include "train/training_loop.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/text.h"
+#include "nets/weights.h"
+#include "train/checkpoint.h"
+#include "train/ema.h"
+#include "train/validate.h"
+
+namespace vox {
+namespace {
+
+constexpr double kSaveAtLeastEvery = 600;  // seconds: a machine that dies in a long epoch costs no more than this
+
+const std::vector<std::pair<Stage, const char*>>& named_stages() {
+  static const std::vector<std::pair<Stage, const char*>> stages{
+      {Stage::kDataWait, "data_wait"}, {Stage::kTransfer, "transfer"}, {Stage::kForward, "forward"},
+      {Stage::kLoss, "loss"},          {Stage::kBackward, "backward"}, {Stage::kOptimizer, "optimizer"}};
+  return stages;
+}
+
+bool is_better(double score, const std::optional<double>& best, bool higher) {
+  return std::isfinite(score) && (!best || (higher ? score > *best : score < *best));
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const Parts& parts)
+    : parts_(parts),
+      terms_(parts.learner.loss->term_names()),
+      folder_(parts.writer.folder().checkpoints()),
+      window_start_(Clock::now()),
+      last_save_(Clock::now()) {
+  const Options& options = parts.options;
+  const int64_t effective = options.data.batch_size * options.training.accumulate;
+  length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
+  pipeline_ = training_pipeline(parts.store, options, parts.state.step * effective, parts.state.micro_batch,
+                                parts.threads.data);
+  runner_ = std::make_unique<StepRunner>(
+      StepRunner::Parts{*parts.learner.network, *parts.learner.loss, *parts.learner.optimizer,
+                        source_of(*pipeline_, parts.device, parts.export_folder)},
+      StepRunner::Settings{.seed = static_cast<uint64_t>(options.training.seed),
+                           .accumulation = effective / parts.state.micro_batch});
+}
+
+LoopEnd TrainingLoop::run() {
+  TrainState& state = parts_.state;
+  window_start_ = last_save_ = Clock::now();
+  while (state.step < length_.total_steps() && !state.stopped_early) {
+    const bool epoch_done = step_once();
+    const int signal = parts_.signals.stop_signal();
+    const StopRequest request = parts_.writer.stop_requested();
+    const bool stop = signal != 0 || request == StopRequest::kAtStep || (epoch_done && request != StopRequest::kNone);
+    if (epoch_done) end_epoch();
+    if (stop) {
+      if (!epoch_done) {
+        read_pending();
+        save({});
+      }
+      return signal != 0 ? LoopEnd::kSignal : LoopEnd::kRequest;
+    }
+    if (parts_.signals.take_save_request() || seconds_since(last_save_) > kSaveAtLeastEvery) {
+      read_pending();
+      save({});
+      window_start_ = Clock::now();
+    }
+  }
+  return state.stopped_early ? LoopEnd::kStoppedEarly : LoopEnd::kFinished;
+}
+
+// True where it was the last of its epoch.
+bool TrainingLoop::step_once() {
+  TrainState& state = parts_.state;
+  const double lr = parts_.schedule.lr(state.step);
+  StepReport report = runner_->run(state.step, lr);
+  ++state.step;
+  parts_.writer.step_done(state.step);
+  pending_.push_back({state.step, lr, std::move(report)});
+  background_.rethrow_failure();
+  const bool epoch_done = state.step % length_.steps_per_epoch == 0;
+  const int64_t patience = std::max<int64_t>(1, parts_.options.training.max_bad_steps);
+  if (epoch_done || state.step % parts_.options.monitor.log_every == 0 ||
+      static_cast<int64_t>(pending_.size()) >= patience)
+    read_pending();
+  parts_.log.tick(state.step);
+  return epoch_done;
+}
+
+// The one place where the host waits for the device.
+void TrainingLoop::read_pending() {
+  if (pending_.empty()) return;
+  std::vector<at::Tensor> rows;
+  for (const Pending& pending : pending_) rows.push_back(pending.report.values);
+  const at::Tensor values = at::stack(rows).to(at::kCPU, at::kFloat).contiguous();
+  const double count = static_cast<double>(pending_.size());
+  const double wall_s = seconds_since(window_start_);
+  StageTimes mean = runner_->take_times();
+  parts_.state.epoch_sums.seconds += wall_s;
+  parts_.state.epoch_sums.data_wait_s += mean[Stage::kDataWait];
+  for (double& seconds : mean.seconds) seconds /= count;
+  const std::vector<Pending> window = std::move(pending_);
+  pending_.clear();
+  for (size_t i = 0; i < window.size(); ++i) {
+    const StepValues step_values = read_step_values(values[static_cast<int64_t>(i)]);
+    if (window[i].step % parts_.options.monitor.log_every == 0) log_step(window[i], step_values, wall_s / count, mean);
+    note_values(window[i], step_values);
+  }
+  window_start_ = Clock::now();
+}
+
+void TrainingLoop::note_values(const Pending& pending, const StepValues& values) {
+  EpochSums& sums = parts_.state.epoch_sums;
+  sums.loss.add(values.loss);
+  for (size_t i = 0; i < terms_.size(); ++i) sums.terms[terms_[i]].add(values.terms[i]);
+  // While 16-mixed looks for its loss scale, gradients overflow by design.
+  const bool scale_search = std::isfinite(values.loss) && values.loss_scale > 1;
+  if (!values.skipped) parts_.state.bad_in_a_row = 0;
+  if (values.skipped && !scale_search) note_bad(pending, values);
+}
+
+void TrainingLoop::note_bad(const Pending& pending, const StepValues& values) {
+  TrainState& state = parts_.state;
+  ++state.bad_steps;
+  ++state.bad_in_a_row;
+  BadStep bad{
+      .step = pending.step, .what = std::isfinite(values.loss) ? "gradient" : "loss", .samples = {}, .cases = {}};
+  for (size_t i = 0; i < terms_.size(); ++i)
+    if (pending.report.due[i] && !std::isfinite(values.terms[i])) bad.what = "loss." + terms_[i];
+  std::set<std::string> cases;
+  for (const SampleInfo& sample : pending.report.samples) {
+    bad.samples.push_back(sample.sample);
+    cases.insert(parts_.store->dataset().cases[static_cast<size_t>(sample.case_index)].id);
+  }
+  bad.cases.assign(cases.begin(), cases.end());
+  parts_.log.bad_step(bad);
+  if (state.bad_in_a_row < std::max<int64_t>(1, parts_.options.training.max_bad_steps)) return;
+  background_.finish();
+  const int64_t in_a_row = std::exchange(state.bad_in_a_row, 0);
+  if (!fs::exists(folder_.last())) save({});
+  background_.finish();
+  throw Error(concat(in_a_row, " steps in a row were not finite (the last: ", bad.what, " at step ", bad.step,
+                     ", cases ", join(bad.cases, ", "), "). The run stopped; ", folder_.last().string(),
+                     " holds the last good weights, bad_steps.jsonl the samples. Look at those cases with `voxloom "
+                     "inspect`, or lower training.lr."));
+}
+
+void TrainingLoop::log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean) {
+  LoggedStep logged;
+  logged.step = pending.step;
+  logged.loss = values.loss;
+  logged.lr = pending.lr;
+  logged.grad_norm = values.grad_norm;
+  for (size_t i = 0; i < terms_.size(); ++i)
+    if (pending.report.due[i]) logged.terms.emplace_back(terms_[i], values.terms[i]);
+  logged.step_s = step_s;
+  for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, mean[stage]);
+  logged.gpu_mem_gb = gpu_peak_gb(parts_.device);
+  parts_.log.step(logged);
+}
+
+void TrainingLoop::log_histograms(int64_t step) {
+  for (const Parameter& parameter : parts_.learner.network->parameters().all()) {
+    if (!parameter.grad.defined()) continue;
+    const at::Tensor values = parameter.grad.to(at::kCPU, at::kFloat).contiguous();
+    parts_.log.histogram("gradient/" + parameter.name(),
+                         {values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}, step);
+  }
+}
+
+bool TrainingLoop::has_validation() const {
+  return parts_.options.validation.every > 0 && !parts_.store->dataset().validation.empty();
+}
+
+void TrainingLoop::end_epoch() {
+  TrainState& state = parts_.state;
+  const Options& options = parts_.options;
+  const int64_t epoch = state.step / length_.steps_per_epoch;
+  if (parts_.log.wants_histograms()) log_histograms(state.step);
+  const bool last_epoch = epoch == length_.epochs;
+  bool best = false;
+  last_scores_.clear();
+  if (has_validation() && (epoch % options.validation.every == 0 || last_epoch)) best = validate_now();
+  EpochSummary summary;
+  summary.epoch = epoch;
+  summary.epochs = length_.epochs;
+  summary.loss = state.epoch_sums.loss.mean();
+  for (const auto& [name, mean] : state.epoch_sums.terms)
+    if (mean.mean()) summary.terms.emplace_back(name, *mean.mean());
+  summary.scores = last_scores_;
+  summary.seconds = state.epoch_sums.seconds;
+  if (summary.seconds > 0) {
+    summary.samples_per_s =
+        static_cast<double>(length_.steps_per_epoch * length_.effective_batch) / state.epoch_sums.seconds;
+    summary.data_wait = state.epoch_sums.data_wait_s / state.epoch_sums.seconds;
+  }
+  summary.gpu_mem_gb = gpu_peak_gb(parts_.device);
+  parts_.log.epoch(summary, state.step);
+  state.epoch_sums = {};
+  CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
+  if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
+  save(links);
+  window_start_ = Clock::now();
+}
+
+bool TrainingLoop::validate_now() {
+  TrainState& state = parts_.state;
+  const Options& options = parts_.options;
+  const int64_t epoch = state.step / length_.steps_per_epoch;
+  parts_.log.phase("validation", state.step);
+  const EmaScope averaged(parts_.learner.network->parameters());
+  ValidationResult result =
+      validate({.network = *parts_.learner.network,
+                .loss = *parts_.learner.loss,
+                .store = parts_.store,
+                .options = options,
+                .step = state.step,
+                .data_threads = parts_.threads.data,
+                .images = options.monitor.images && epoch % std::max<int64_t>(1, options.monitor.image_every) == 0,
+                .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); }});
+  const double score = result.at(options.validation.metric);
+  const bool higher = higher_is_better(options.validation);
+  parts_.schedule.report(score, higher);
+  state.schedule = parts_.schedule.state();
+  const bool best = is_better(score, state.best_score, higher);
+  state.validations_without_gain = best ? 0 : state.validations_without_gain + 1;
+  if (best) {
+    state.best_score = score;
+    state.best_step = state.step;
+  }
+  const int64_t patience = options.training.early_stop;
+  state.stopped_early = patience > 0 && state.validations_without_gain >= patience;
+  last_scores_ = result.scores;
+  parts_.log.validation(state.step, result.scores, std::move(result.strips));
+  return best;
+}
+
+void TrainingLoop::save(const CheckpointLinks& links) {
+  VOX_ASSERT(pending_.empty());
+  last_save_ = Clock::now();
+  parts_.log.phase("saving", parts_.state.step);
+  Metadata metadata = to_metadata(parts_.state, parts_.options);
+  for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;
+  auto snapshot =
+      std::make_shared<Snapshot>(take_snapshot(parts_.learner.network->parameters(), *parts_.learner.optimizer));
+  background_.submit([this, snapshot, metadata = std::move(metadata), links, step = parts_.state.step] {
+    write_snapshot(folder_, *snapshot, metadata, links);
+    parts_.writer.checkpoint_written(folder_.last(), step);
+  });
+}
+
+}  // namespace vox

@@ -1,0 +1,75 @@
+// Steps, epochs, validation and saving, until the run ends or is asked to.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/span.h"
+#include "train/checkpoint_folder.h"
+#include "train/learner.h"
+#include "train/run_log.h"
+#include "train/schedule.h"
+#include "train/signals.h"
+#include "train/state.h"
+#include "train/step.h"
+#include "train/threads.h"
+
+namespace vox {
+
+enum class LoopEnd { kFinished, kStoppedEarly, kSignal, kRequest };
+
+class TrainingLoop {
+ public:
+  struct Parts {
+    const Options& options;
+    Learner& learner;
+    std::shared_ptr<Store> store;
+    RunWriter& writer;
+    RunLog& log;
+    TrainState& state;
+    Schedule& schedule;
+    SignalWatch& signals;
+    ThreadPlan threads;
+    at::Device device;
+    std::string export_folder;
+  };
+  explicit TrainingLoop(const Parts& parts);
+
+  LoopEnd run();
+  void finish_saving() { background_.finish(); }
+
+ private:
+  struct Pending {  // a step whose values are still on the device
+    int64_t step;
+    double lr;
+    StepReport report;
+  };
+
+  bool step_once();
+  void read_pending();
+  void note_values(const Pending& pending, const StepValues& values);
+  void note_bad(const Pending& pending, const StepValues& values);
+  void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
+  void log_histograms(int64_t step);
+  void end_epoch();
+  bool validate_now();  // true: a new best
+  void save(const CheckpointLinks& links);
+  bool has_validation() const;
+
+  Parts parts_;
+  RunLength length_;
+  std::vector<std::string> terms_;
+  CheckpointFolder folder_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<StepRunner> runner_;
+  std::vector<Pending> pending_;
+  Clock::time_point window_start_, last_save_;
+  std::vector<std::pair<std::string, double>> last_scores_;
+  BackgroundWriter background_;  // last: its jobs use what stands above
+};
+
+}  // namespace vox

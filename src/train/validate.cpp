@@ -1,0 +1,244 @@
+#include "train/validate.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.h"
+#include "infer/predict.h"
+#include "losses/loss.h"
+#include "metrics/confusion.h"
+#include "nets/network.h"
+#include "train/state.h"
+#include "train/step.h"
+
+namespace vox {
+namespace {
+
+constexpr int64_t kIgnored = 255;                         // in a reference made here
+constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // patches that no training sample shares
+
+struct Judged {           // a batch or a volume, on the CPU
+  at::Tensor prediction;  // uint8 classes
+  at::Tensor reference;   // uint8 classes, kIgnored where a voxel does not count
+};
+
+class Judge {
+ public:
+  explicit Judge(const ValidationRequest& request) : request_(request) {}
+
+  void add_losses(const LossResult& loss, const std::vector<std::string>& names) {
+    loss_.add(loss.total.item<double>());
+    for (size_t i = 0; i < names.size(); ++i)
+      if (loss.terms[i].second) terms_[names[i]].add(loss.terms[i].second->item<double>());
+  }
+  void add_error(const at::Tensor& prediction, const Targets& targets) {
+    at::Tensor error = (prediction - targets.label.to(prediction.options())).abs();
+    if (targets.mask.defined()) error = error.masked_select(targets.mask.ne(0));
+    if (error.numel() > 0) error_.add(error.mean().item<double>());
+  }
+  void add(const Judged& judged, const std::string& where) {
+    const at::Tensor prediction = judged.prediction.contiguous(), reference = judged.reference.contiguous();
+    count_confusion(counts_, {.data = prediction.const_data_ptr(), .where = where + " (prediction)"},
+                    {.data = reference.const_data_ptr(), .where = where}, prediction.numel(), kIgnored);
+  }
+  // Volumes are scored one by one; their mean is what counts.
+  void end_volume() {
+    dice_.add(counts_.dice());
+    iou_.add(counts_.iou());
+    counts_ = {};
+  }
+
+  std::vector<std::pair<std::string, double>> scores() const {
+    std::vector<std::pair<std::string, double>> result;
+    const auto put = [&](const std::string& name, const std::optional<double>& value) {
+      if (value) result.emplace_back(name, *value);
+    };
+    put("loss", loss_.mean());
+    for (const auto& [name, mean] : terms_) put("loss." + name, mean.mean());
+    put("mae", error_.mean());
+    if (request_.options.data.target == "regression") return result;
+    put("dice", dice_.count > 0 ? dice_.mean() : counts_.dice());
+    put("iou", iou_.count > 0 ? iou_.mean() : counts_.iou());
+    if (dice_.count > 0) return result;
+    put("precision", counts_.precision());
+    put("recall", counts_.recall());
+    return result;
+  }
+
+ private:
+  const ValidationRequest& request_;
+  ConfusionCounts counts_;
+  MeanOf loss_, error_, dice_, iou_;
+  std::map<std::string, MeanOf> terms_;
+};
+
+at::Tensor classes_of(const at::Tensor& logits, double threshold) {
+  if (logits.size(1) > 1) return logits.argmax(1, /*keepdim=*/true).to(at::kCPU, at::kByte);
+  return logits.sigmoid().gt(threshold).to(at::kCPU, at::kByte);
+}
+
+at::Tensor reference_of(const Targets& targets, int64_t channels, const DataOptions& data) {
+  const at::Tensor label = targets.label.cpu();
+  at::Tensor reference = channels == 1 ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
+  if (channels > 1 && !data.labels.empty()) {  // classes are the places of the values, as in the losses
+    std::vector<int64_t> values = data.labels;
+    std::erase(values, data.ignore_label);
+    std::sort(values.begin(), values.end());
+    reference = at::bucketize(label.to(at::kLong), at::tensor(values, at::kLong)).to(at::kByte);
+  }
+  if (data.ignore_label >= 0) reference.masked_fill_(label.eq(data.ignore_label), kIgnored);
+  if (targets.mask.defined()) reference.masked_fill_(targets.mask.cpu().eq(0), kIgnored);
+  return reference;
+}
+
+std::vector<uint8_t> mid_slice(const at::Tensor& volume) {  // of [Z, Y, X] bytes
+  const at::Tensor slice = volume.select(0, volume.size(0) / 2).to(at::kCPU, at::kByte).contiguous();
+  return {slice.const_data_ptr<uint8_t>(), slice.const_data_ptr<uint8_t>() + slice.numel()};
+}
+
+at::Tensor stretched(const at::Tensor& image) {  // to 0..255, of the middle slice's own range
+  const at::Tensor slice = image.select(0, image.size(0) / 2).to(at::kCPU, at::kFloat);
+  const at::Tensor low = slice.min(), range = (slice.max() - low).clamp_min(1e-12);
+  return ((image.to(at::kCPU, at::kFloat) - low) / range * 255).clamp(0, 255);
+}
+
+SliceStrip strip_of(const at::Tensor& image, const Judged& judged, const std::string& id) {
+  SliceStrip strip{.case_id = id, .height = image.size(1), .width = image.size(2)};
+  strip.input = mid_slice(stretched(image));
+  strip.label = mid_slice(judged.reference[0][0]);
+  strip.prediction = mid_slice(judged.prediction[0][0]);
+  return strip;
+}
+
+SliceStrip strip_of_values(const DeviceBatch& batch, const at::Tensor& prediction, const std::string& id) {
+  SliceStrip strip{.case_id = id, .height = prediction.size(3), .width = prediction.size(4)};
+  strip.input = mid_slice(stretched(batch.image[0][0]));
+  return strip;
+}
+
+std::string case_id(const Store& store, int64_t index) {
+  return store.dataset().cases[static_cast<size_t>(index)].id;
+}
+
+ValidationResult validate_patches(const ValidationRequest& request) {
+  const Options& options = request.options;
+  const int64_t batch_size = std::min(options.data.batch_size, std::max<int64_t>(1, options.validation.patches));
+  const int64_t batches = (options.validation.patches + batch_size - 1) / batch_size;
+  Pipeline pipeline(request.store, options.data, options.augmentation,
+                    {.seed = kValidationSeed,
+                     .batch_size = batch_size,
+                     .batches = batches,
+                     .threads = request.data_threads,
+                     .prefetch = 2,
+                     .split = Split::kValidation,
+                     .augment = false});
+  const std::vector<std::string> names = request.loss.term_names();
+  Judge judge(request);
+  ValidationResult result;
+  Batch host;
+  for (int64_t done = 0; pipeline.next(host); ++done) {
+    const DeviceBatch batch = to_device(host, request.network.parameters().device());
+    const at::Tensor logits = request.network.forward(batch.image).front();
+    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step), names);
+    const std::string id = case_id(*request.store, batch.samples.front().case_index);
+    if (options.data.target == "regression") {
+      judge.add_error(logits, batch.targets);
+      if (request.images && done == 0) result.strips.push_back(strip_of_values(batch, logits, id));
+    } else {
+      const Judged judged{classes_of(logits, options.inference.threshold),
+                          reference_of(batch.targets, logits.size(1), options.data)};
+      judge.add(judged, "case " + id);
+      if (request.images && done == 0) result.strips.push_back(strip_of(batch.image[0][0], judged, id));
+    }
+    if (request.progress) request.progress(done + 1, batches);
+  }
+  result.scores = judge.scores();
+  return result;
+}
+
+Targets whole_label(Store& store, int64_t index, const DataOptions& data) {
+  const Extent3 extent = store.facts(index).extent;
+  const auto fetch = [&](Role role, at::ScalarType type) {
+    const Block block = store.fetch(index, role, 0, whole(extent));
+    const VolumeView& view = block.view;
+    at::Tensor values = at::empty({1, 1, extent.z, extent.y, extent.x}, at::kFloat);
+    float* out = values.data_ptr<float>();
+    with_type(view.dtype, [&](auto sample) {
+      const auto* voxels = reinterpret_cast<const decltype(sample)*>(view.data);
+      for (int64_t z = 0; z < extent.z; ++z)
+        for (int64_t y = 0; y < extent.y; ++y)
+          for (int64_t x = 0; x < extent.x; ++x)
+            *out++ = static_cast<float>(
+                static_cast<double>(voxels[z * view.stride_z + y * view.stride_y + x]) * view.scale + view.offset);
+    });
+    return values.to(type);
+  };
+  const Case& one = store.dataset().cases[static_cast<size_t>(index)];
+  Targets targets;
+  targets.label = fetch(Role::kLabel, data.target == "regression" ? at::kFloat : at::kByte);
+  if (!one.mask.empty()) targets.mask = fetch(Role::kMask, at::kByte);
+  return targets;
+}
+
+at::Tensor whole_image(const std::shared_ptr<Store>& store, int64_t index) {
+  const Extent3 extent = store->facts(index).extent;
+  at::Tensor image = at::empty({extent.z, extent.y, extent.x});
+  case_source(store, index, extent).read({0, 0, 0}, 0, image.data_ptr<float>());
+  return image;
+}
+
+ValidationResult validate_volumes(const ValidationRequest& request) {
+  const Options& options = request.options;
+  SlidingWindowOptions window = window_options(options);
+  window.window = request.network.round_up(window.window);
+  Judge judge(request);
+  ValidationResult result;
+  const std::vector<int64_t>& cases = request.store->dataset().validation;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const WindowSource source = case_source(request.store, cases[i], window.window);
+    const Logits logits = predict_logits(request.network, source, window);
+    const Extent3 extent = logits.extent;
+    const at::Tensor values = at::from_blob(const_cast<std::byte*>(logits.data.data()),
+                                            {1, logits.channels, extent.z, extent.y, extent.x}, at::kFloat);
+    const Targets targets = whole_label(*request.store, cases[i], options.data);
+    const std::string id = case_id(*request.store, cases[i]);
+    if (options.data.target == "regression") {
+      judge.add_error(values, targets);
+    } else {
+      const Judged judged{classes_of(values, options.inference.threshold),
+                          reference_of(targets, logits.channels, options.data)};
+      judge.add(judged, "case " + id);
+      judge.end_volume();
+      if (request.images && i == 0) result.strips.push_back(strip_of(whole_image(request.store, cases[i]), judged, id));
+    }
+    if (request.progress) request.progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(cases.size()));
+  }
+  result.scores = judge.scores();
+  return result;
+}
+
+}  // namespace
+
+double ValidationResult::at(const std::string& metric) const {
+  std::vector<std::string> known;
+  for (const auto& [name, value] : scores) {
+    if (name == metric) return value;
+    known.push_back(name);
+  }
+  throw Error(concat("validation.metric is \"", metric,
+                     "\", which this run does not measure; known here: ", join(known, ", ")));
+}
+
+ValidationResult validate(const ValidationRequest& request) {
+  const at::NoGradGuard no_grad;
+  return request.options.validation.mode == "sliding_window" ? validate_volumes(request) : validate_patches(request);
+}
+
+bool higher_is_better(const ValidationOptions& options) {
+  if (options.better != "auto") return options.better == "higher";
+  return !options.metric.starts_with("loss") && options.metric != "mae";
+}
+
+}  // namespace vox

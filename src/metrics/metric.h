@@ -19,12 +19,13 @@ struct VolumeSource {
   std::string name;  // for messages
   VolumeInfo info;
   std::function<void(const Box3& box, std::byte* out)> read;  // channel 0, in info.dtype; any thread, at once
+  std::vector<VolumeSource> parts{};  // other volumes of the same case, by name: the structures of a patient
 };
 VolumeSource source_of(const Volume& volume, const std::string& name);  // the volume must outlive it
 
 struct Scores {
   std::map<std::string, double> values;
-  std::map<std::string, std::map<std::string, double>> classes;  // label -> values
+  std::map<std::string, std::map<std::string, double>> classes;  // label (see MetricEntry::group) -> values
 };
 
 struct MetricOptions {
@@ -42,6 +43,7 @@ struct MetricEntry {
   Scores (*evaluate)(const VolumeSource& prediction, const VolumeSource& reference, const MetricOptions& options,
                      ThreadPool& pool);
   Scores (*mean)(const std::vector<Scores>& cases);
+  std::string group = "classes";  // what Scores::classes are, as the JSON document names them
 };
 
 const std::vector<MetricEntry>& all_metrics();

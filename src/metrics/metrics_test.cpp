@@ -123,28 +123,78 @@ TEST(Confusion, PartsMergeToTheWhole) {
   EXPECT_EQ(merged.of(77), ClassCounts{});
 }
 
+// A reference with what any task may ask for beside it.
+struct Patient {
+  Volume dose, mask, target, organ;
+
+  VolumeSource source() const {
+    VolumeSource reference = source_of(dose, "r");
+    reference.parts = {source_of(mask, "possible_dose_mask"), source_of(target, "PTV70"), source_of(organ, "Larynx")};
+    return reference;
+  }
+};
+
+Patient random_patient(const Extent3& extent, uint32_t seed) {
+  Patient patient{random_labels(extent, 2, seed), filled(extent, 1), random_labels(extent, 2, seed + 1),
+                  random_labels(extent, 2, seed + 2)};
+  patient.dose.info.spacing = Spacing3{2, 3, 4};
+  return patient;
+}
+
+// Half of it is missing.
+Volume upper_half(const Volume& volume) {
+  Volume half = filled(volume.info.extent, 0);
+  std::copy_n(volume.as<uint8_t>(), volume.info.voxels() / 2, half.data.as<uint8_t>());
+  return half;
+}
+
 TEST(Metrics, EveryTaskGivesItsScoresAndIsBestForAPerfectPrediction) {
-  const Extent3 extent{4, 5, 6};
-  const Volume reference = random_labels(extent, 2, 7), wrong = random_labels(extent, 2, 8);
+  const Patient patient = random_patient({12, 10, 14}, 7);
+  const Volume wrong = upper_half(random_labels({12, 10, 14}, 2, 11));
   ThreadPool pool(1);
   for (const MetricEntry& entry : all_metrics()) {
     EXPECT_FALSE(entry.help.empty()) << entry.name;
-    const Scores right = entry.evaluate(source_of(reference, "p"), source_of(reference, "r"), MetricOptions{}, pool);
-    const Scores other = entry.evaluate(source_of(wrong, "p"), source_of(reference, "r"), MetricOptions{}, pool);
+    const VolumeSource reference = patient.source();
+    const Scores right = entry.evaluate(source_of(patient.dose, "p"), reference, MetricOptions{}, pool);
+    const Scores other = entry.evaluate(source_of(wrong, "p"), reference, MetricOptions{}, pool);
     for (const ScoreInfo& score : entry.scores) {
       const bool higher = score.better == ScoreInfo::Better::kHigher;
       const double best = right.values.at(score.name), worse = other.values.at(score.name);
       EXPECT_TRUE(higher ? best > worse : best < worse) << entry.name << " " << score.name;
     }
-    const Scores mean = entry.mean({right, other});
+    const Scores mean = entry.mean({right, other});  // as many entries in each: pooling and averaging agree
     for (const auto& [name, value] : mean.values)
       EXPECT_NEAR(value, (right.values.at(name) + other.values.at(name)) / 2, 1e-12) << name;
   }
 }
 
+TEST(Dose, PointsArePooledOverPatientsAndNotAveraged) {
+  ThreadPool pool(1);
+  Patient many = random_patient({4, 5, 6}, 21), one = random_patient({4, 5, 6}, 31);
+  one.organ = filled({4, 5, 6}, 0);  // not contoured: three points instead of five
+  const Volume zero = filled({4, 5, 6}, 0);
+  const MetricEntry& dose = find_metric("dose");
+  const Scores a = dose.evaluate(source_of(zero, "p"), many.source(), {}, pool);
+  const Scores b = dose.evaluate(source_of(zero, "p"), one.source(), {}, pool);
+  EXPECT_EQ(b.classes.count("Larynx"), 0u);
+  EXPECT_NEAR(dose.mean({a, b}).values.at("dvh_score"),
+              (5 * a.values.at("dvh_score") + 3 * b.values.at("dvh_score")) / 8, 1e-12);
+  EXPECT_NEAR(dose.mean({a, b}).values.at("dose_score"), (a.values.at("dose_error") + b.values.at("dose_error")) / 2,
+              1e-12);
+}
+
+TEST(Dose, RefusesAReferenceThatIsNoPatient) {
+  ThreadPool pool(1);
+  const Volume dose = filled({4, 5, 6}, 1);
+  EXPECT_NE(error_of([&] {
+              find_metric("dose").evaluate(source_of(dose, "p"), source_of(dose, "r"), {}, pool);
+            }).find("OpenKBP folder"),
+            std::string::npos);
+}
+
 TEST(Metrics, AnUnknownTaskIsNamedWithTheKnownOnes) {
-  const std::string message = error_of([] { find_metric("dose"); });
-  EXPECT_NE(message.find("does not know the task \"dose\" yet"), std::string::npos);
+  const std::string message = error_of([] { find_metric("speed"); });
+  EXPECT_NE(message.find("does not know the task \"speed\""), std::string::npos);
   EXPECT_NE(message.find("segmentation"), std::string::npos);
 }
 

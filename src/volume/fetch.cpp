@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kWidestRow = 512;  // voxels; up to this, whole rows are read from a plain file: fewer, longer reads
 
+constexpr int64_t kBlocksInFlight = int64_t{256} << 20;  // bytes that volumes leave free for them
+
 // Inside the volume, at least one voxel: padding by the edge looks at the nearest one.
 Box3 clipped(const Box3& box, const Extent3& extent) {
   Box3 inside;
@@ -114,7 +116,7 @@ SharedVolume Store::Impl::whole_volume(const Unit& unit, ThreadPool* pool) {
 // Where memory is left, a volume that is asked for moves in whole. None is driven out for it: under random access the
 // newcomer is asked for no more often than the one it would replace.
 SharedVolume Store::Impl::promote(const Unit& unit) {
-  const int64_t headroom = std::max(budget.limit() / 2, 2 * buffers.bytes());  // for blocks in flight
+  const int64_t headroom = std::max(std::min(budget.limit() / 2, kBlocksInFlight), 2 * buffers.bytes());
   Reservation bytes = budget.try_reserve(unit.stored.bytes(), headroom);
   if (bytes.bytes() == 0) return nullptr;
   return cache.get(cache_key(unit), [&]() -> SharedVolume {

@@ -1,17 +1,17 @@
 // voxloom evaluate: scores of predictions against references, case by case, matched by file name without suffix.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/dose_source.h"
+#include "cli/evaluate_output.h"
 #include "io/format.h"
 #include "metrics/metric.h"
 
@@ -19,28 +19,23 @@ namespace vox::cli {
 namespace {
 
 struct EvaluateOptions {
-  std::string task, prediction, reference;
+  std::string task, prediction, reference, csv;
   std::optional<int64_t> ignore_label;
   bool keep_going = false, json = false;
 };
 
-struct Results {
-  std::map<std::string, Scores> cases;
-  std::map<std::string, std::string> failures;  // id -> sentence
-};
-
-// The longest suffix of a known format that `name` ends in; "" where none.
-std::string known_suffix(const std::string& name) {
-  std::string longest;
+// The longest suffix of a known format that `name` ends in; "" where none. Doses are exchanged as CSV, too.
+std::string known_suffix(const std::string& name, const std::string& task) {
+  std::string longest = task == "dose" && ends_with(name, ".csv") && name.size() > 4 ? ".csv" : "";
   for (const FormatEntry& format : all_formats())
     for (const std::string& suffix : format.suffixes)
       if (ends_with(name, suffix) && name.size() > suffix.size() && suffix.size() > longest.size()) longest = suffix;
   return longest;
 }
 
-std::string id_of(const fs::path& path) {
+std::string id_of(const fs::path& path, const std::string& task) {
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
-  return name.substr(0, name.size() - known_suffix(name).size());
+  return name.substr(0, name.size() - known_suffix(name, task).size());
 }
 
 bool is_volume_folder(const fs::path& path) {
@@ -51,13 +46,13 @@ bool is_volume_folder(const fs::path& path) {
 
 using Volumes = std::map<std::string, std::string>;  // id -> name
 
-Volumes volumes_in(const fs::path& folder) {
+Volumes volumes_in(const fs::path& folder, const std::string& task) {
   Volumes volumes;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool volume = entry.is_directory() ? is_volume_folder(entry.path()) : !known_suffix(name).empty();
+    const bool volume = entry.is_directory() ? is_volume_folder(entry.path()) : !known_suffix(name, task).empty();
     if (!volume || name.starts_with(".")) continue;
-    const auto [place, added] = volumes.emplace(id_of(entry.path()), entry.path().string());
+    const auto [place, added] = volumes.emplace(id_of(entry.path(), task), entry.path().string());
     VOX_CHECK(added, folder.string(), ": ", fs::path(place->second).filename().string(), " and ", name,
               " are both case ", place->first, "; keep one of them.");
   }
@@ -69,16 +64,19 @@ bool is_folder_of_cases(const std::string& path) {
   return fs::is_directory(path) && !is_volume_folder(path);
 }
 
+VolumeSource volume_source(const std::string& name) {
+  const std::shared_ptr<const VolumeReader> reader = open_volume(name);
+  return {.name = name, .info = reader->info(), .read = [reader](const Box3& box, std::byte* out) {
+            reader->read(box, 0, out, nullptr);
+          }};
+}
+
 Scores score_case(const EvaluateOptions& options, const std::string& prediction, const std::string& reference,
                   ThreadPool& pool) {
-  const auto source = [](const std::string& name, const VolumeReader& reader) {
-    return VolumeSource{name, reader.info(),
-                        [&reader](const Box3& box, std::byte* out) { reader.read(box, 0, out, nullptr); }};
-  };
-  const auto predicted = open_volume(prediction), referred = open_volume(reference);
-  return find_metric(options.task)
-      .evaluate(source(prediction, *predicted), source(reference, *referred), {.ignore_label = options.ignore_label},
-                pool);
+  const bool dose = options.task == "dose";
+  const VolumeSource predicted = dose ? dose_prediction(prediction) : volume_source(prediction);
+  const VolumeSource referred = dose ? dose_reference(reference) : volume_source(reference);
+  return find_metric(options.task).evaluate(predicted, referred, {.ignore_label = options.ignore_label}, pool);
 }
 
 // Runs one case; with --keep-going what goes wrong is kept for the end.
@@ -93,7 +91,8 @@ void attempt(Results& results, const std::string& id, bool keep_going, Work work
 }
 
 Results evaluate_folders(const EvaluateOptions& options, ThreadPool& pool) {
-  const Volumes predictions = volumes_in(options.prediction), references = volumes_in(options.reference);
+  const Volumes predictions = volumes_in(options.prediction, options.task);
+  const Volumes references = volumes_in(options.reference, options.task);
   Results results;
   for (const auto& [id, reference] : references) {
     attempt(results, id, options.keep_going, [&, &id = id, &reference = reference] {
@@ -121,44 +120,10 @@ Results evaluate_all(const EvaluateOptions& options) {
             folders ? "volume" : "folder", "; give two volumes or two folders.");
   if (folders) return evaluate_folders(options, pool);
   Results results;
-  const std::string id = id_of(options.reference);
+  const std::string id = id_of(options.reference, options.task);
   attempt(results, id, options.keep_going,
           [&] { results.cases[id] = score_case(options, options.prediction, options.reference, pool); });
   return results;
-}
-
-nlohmann::json to_json(const Scores& scores) {
-  nlohmann::json json = scores.values;
-  json["classes"] = scores.classes;
-  return json;
-}
-
-void print_json(const Results& results, const Scores& mean) {
-  nlohmann::ordered_json json{{"cases", nlohmann::json::object()}, {"mean", to_json(mean)}};
-  for (const auto& [id, scores] : results.cases) json["cases"][id] = to_json(scores);
-  if (!results.failures.empty()) json["failures"] = results.failures;
-  std::cout << json.dump(2) << '\n';
-}
-
-std::string padded(const std::string& text, size_t width) {
-  return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
-}
-
-void print_table(const Results& results, const Scores& mean, const std::vector<ScoreInfo>& columns) {
-  size_t width = 5;
-  for (const auto& [id, scores] : results.cases) width = std::max(width, id.size() + 1);
-  std::cout << padded("case", width);
-  for (const ScoreInfo& column : columns) std::cout << "  " << padded(column.name, 9);
-  std::cout << '\n';
-  const auto line = [&](const std::string& name, const std::map<std::string, double>& values) {
-    std::cout << padded(name, width);
-    for (const ScoreInfo& column : columns) std::cout << "  " << padded(format_number(values.at(column.name), 4), 9);
-    std::cout << '\n';
-  };
-  for (const auto& [id, scores] : results.cases) line(id, scores.values);
-  line("mean", mean.values);
-  if (mean.classes.size() < 2) return;
-  for (const auto& [label, values] : mean.classes) line("mean of class " + label, values);
 }
 
 void run_evaluate(const EvaluateOptions& options) {
@@ -169,10 +134,11 @@ void run_evaluate(const EvaluateOptions& options) {
   const Scores mean = metric.mean(scores);
   if (!results.cases.empty() || options.keep_going) {
     if (options.json) {
-      print_json(results, mean);
+      print_json(metric, results, mean);
     } else if (!results.cases.empty()) {
-      print_table(results, mean, metric.scores);
+      print_table(metric, results, mean);
     }
+    if (!options.csv.empty()) write_csv(options.csv, results);
   }
   if (results.failures.empty()) return;
   for (const auto& [id, sentence] : results.failures) std::cerr << "voxloom: " << sentence << '\n';
@@ -182,12 +148,16 @@ void run_evaluate(const EvaluateOptions& options) {
 
 void define(CLI::App& command) {
   auto options = std::make_shared<EvaluateOptions>();
-  command.add_option("--task", options->task, "What is scored: segmentation, surface, dose, instances")
+  std::vector<std::string> tasks;
+  for (const MetricEntry& metric : all_metrics()) tasks.push_back(metric.name);
+  command.add_option("--task", options->task, "What is scored: " + join(tasks, ", "))
       ->required()
-      ->check(CLI::IsMember({"segmentation", "surface", "dose", "instances"}));
+      ->check(CLI::IsMember(tasks));
   command.add_option("--prediction", options->prediction, "A volume, or a folder of them")->required();
-  command.add_option("--reference", options->reference, "A volume, or a folder with the same names")->required();
+  command.add_option("--reference", options->reference, "A volume (dose: an OpenKBP patient), or a folder of them")
+      ->required();
   command.add_option("--ignore-label", options->ignore_label, "Voxels with this label in the reference do not count");
+  command.add_option("--csv", options->csv, "Write every score of every case to this file");
   command.add_flag("--keep-going", options->keep_going, "Score what can be scored, name the rest, exit 1");
   command.add_flag("--json", options->json, "One JSON document on standard output");
   command.callback([options] { run_evaluate(*options); });

@@ -8,8 +8,8 @@ find_package(nlohmann_json REQUIRED)
 
 function(vox_codec name header library)
   string(TOUPPER ${name} upper)
-  find_path(VOX_${upper}_INCLUDE ${header})
-  find_library(VOX_${upper}_LIBRARY ${library})
+  find_path(VOX_${upper}_INCLUDE ${header} PATH_SUFFIXES hdf5/serial)
+  find_library(VOX_${upper}_LIBRARY NAMES ${library} ${ARGN})
   add_library(vox_codec_${name} INTERFACE)
   if(VOX_${upper}_INCLUDE AND VOX_${upper}_LIBRARY)
     target_include_directories(vox_codec_${name} INTERFACE ${VOX_${upper}_INCLUDE})
@@ -21,6 +21,10 @@ function(vox_codec name header library)
 endfunction()
 vox_codec(zstd zstd.h zstd)
 vox_codec(lz4 lz4.h lz4)
+vox_codec(blosc blosc.h blosc)              # only for blosclz inside Zarr
+vox_codec(libdeflate libdeflate.h deflate)  # twice the speed of zlib
+vox_codec(png png.h png)
+vox_codec(hdf5 hdf5.h hdf5_serial hdf5)
 
 if(TARGET yaml-cpp::yaml-cpp)
   set(VOX_YAML yaml-cpp::yaml-cpp)

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "base/span.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -44,8 +45,49 @@ namespace {
 struct IoOptions {
   std::vector<std::string> paths;
   int threads = 0, repeats = 5;
+  std::vector<int64_t> box;  // empty: the whole volume
+  int64_t count = 16;        // boxes a time
+  uint64_t seed = 0;
   bool as_json = false;
 };
+
+// Begins of boxes that lie anywhere in the volume; they depend on nothing but the seed and the extent.
+std::vector<Extent3> box_begins(const Extent3& extent, const Extent3& box, const IoOptions& options) {
+  Random random(options.seed, 0, 0);
+  std::vector<Extent3> begins;
+  for (int64_t i = 0; i < options.count; ++i) {
+    Extent3 begin;
+    for (int axis = 0; axis < 3; ++axis) begin[axis] = random.below(extent[axis] - box[axis] + 1);
+    begins.push_back(begin);
+  }
+  return begins;
+}
+
+json time_boxes(const std::string& path, const IoOptions& options) {
+  VOX_CHECK(options.box.size() == 3, "--box takes three numbers (z,y,x), not ", options.box.size());
+  const Extent3 wanted{options.box[0], options.box[1], options.box[2]};
+  ThreadPool pool(options.threads > 0 ? options.threads : available_cpus());
+  std::vector<double> milliseconds;
+  std::vector<Extent3> begins;
+  int64_t bytes = 0;
+  for (int i = 0; i < options.repeats; ++i) {
+    const Clock::time_point start = Clock::now();
+    const auto reader = open_volume(path);
+    const Extent3 box = min(wanted, reader->info().extent);
+    begins = box_begins(reader->info().extent, box, options);
+    Buffer out(box.voxels() * size_of(reader->info().dtype));
+    for (const Extent3& begin : begins) reader->read({begin, begin + box}, 0, out.data(), &pool);
+    milliseconds.push_back(1e3 * seconds_since(start));
+    bytes = out.size() * options.count;
+  }
+  json result = timing_summary(concat("boxes of ", path), milliseconds);
+  result["threads"] = pool.size();
+  result["bytes"] = bytes;
+  result["mb_per_s"] = static_cast<double>(bytes) / 1e3 / result["median_ms"].get<double>();
+  result["begins"] = json::array();
+  for (const Extent3& begin : begins) result["begins"].push_back({begin.z, begin.y, begin.x});
+  return result;
+}
 
 json time_reading(const std::string& path, const IoOptions& options) {
   ThreadPool pool(options.threads > 0 ? options.threads : available_cpus());
@@ -67,13 +109,19 @@ json time_reading(const std::string& path, const IoOptions& options) {
 void define_io(CLI::App& command) {
   auto options = std::make_shared<IoOptions>();
   command.add_option("path", options->paths, "Volumes to read, each opened and read whole every time")->required();
+  command.add_option("--box", options->box, "Z,Y,X: read boxes of this size at random places, not the whole")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command.add_option("--count", options->count, "Boxes to read every time")->check(CLI::PositiveNumber);
+  command.add_option("--seed", options->seed, "Where the boxes lie");
   command.add_option("--threads", options->threads, "Threads that decode; 0: all there are")
       ->check(CLI::Range(0, 1024));
   command.add_option("--repeats", options->repeats, "Times each is read")->check(CLI::Range(1, 100000));
   command.add_flag("--json", options->as_json, "One JSON document on standard output");
   command.callback([options] {
     json results = json::array();
-    for (const std::string& path : options->paths) results.push_back(time_reading(path, *options));
+    for (const std::string& path : options->paths)
+      results.push_back(options->box.empty() ? time_reading(path, *options) : time_boxes(path, *options));
     print_results(results, options->as_json);
   });
 }

@@ -126,6 +126,12 @@ DType dtype_read_as(ElementType type) {
   return with_element(type, [](auto zero) { return dtype_of<decltype(as_stored(zero, std::string()))>(); });
 }
 
+void convert_elements(const ElementRow& row, const std::byte* from, std::byte* to, const std::string& path) {
+  with_element(row.type, [&](auto zero) {
+    convert_run<decltype(zero)>(to, from, {row.count, row.stride, 1}, row.swap_bytes, path);
+  });
+}
+
 std::array<int64_t, 4> dense_strides(const std::array<int64_t, 4>& sizes, const std::array<int, 4>& order) {
   std::array<int64_t, 4> strides{};
   uint64_t stride = 1;  // may wrap for a header that lies; RawReader refuses that one before it uses strides

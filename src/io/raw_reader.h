@@ -41,6 +41,14 @@ struct RawLayout {
 // Strides of a dense array whose axes run from slowest to fastest as `order` says (numbers of channel, z, y, x).
 std::array<int64_t, 4> dense_strides(const std::array<int64_t, 4>& sizes, const std::array<int, 4>& order);
 
+// A row of elements in memory, `stride` elements apart, becomes dense values of dtype_read_as(type).
+struct ElementRow {
+  ElementType type = ElementType::kUInt8;
+  bool swap_bytes = false;
+  int64_t stride = 1, count = 0;
+};
+void convert_elements(const ElementRow& row, const std::byte* from, std::byte* to, const std::string& path);
+
 class RawReader : public VolumeReader {
  public:
   // Takes extent, channels and dtype from `layout`, the rest from `info`. Error where the source cannot hold it.

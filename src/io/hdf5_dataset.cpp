@@ -1,0 +1,165 @@
+#ifdef VOX_HAVE_HDF5
+#include "io/hdf5_dataset.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace vox::h5 {
+namespace {
+
+constexpr unsigned kMostAxes = 32;
+
+std::optional<ElementType> integer_type(size_t size, bool is_signed) {
+  switch (size) {
+    case 1:
+      return is_signed ? ElementType::kInt8 : ElementType::kUInt8;
+    case 2:
+      return is_signed ? ElementType::kInt16 : ElementType::kUInt16;
+    case 4:
+      return is_signed ? ElementType::kInt32 : ElementType::kUInt32;
+    case 8:
+      return is_signed ? ElementType::kInt64 : ElementType::kUInt64;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<ElementType> float_type(size_t size) {
+  if (size == 2) return ElementType::kFloat16;
+  if (size == 4) return ElementType::kFloat32;
+  if (size == 8) return ElementType::kFloat64;
+  return std::nullopt;
+}
+
+std::optional<ElementType> element_of(const Type& type) {
+  const H5T_class_t kind = H5Tget_class(type.get());
+  const size_t size = H5Tget_size(type.get());
+  if (kind == H5T_FLOAT) return float_type(size);
+  if (kind == H5T_INTEGER) return integer_type(size, H5Tget_sign(type.get()) == H5T_SGN_2);
+  if (kind == H5T_ENUM && size == 1) return ElementType::kUInt8;  // h5py's bool
+  return std::nullopt;
+}
+
+std::vector<int64_t> shape_of(hid_t dataset) {
+  const Space space(H5Dget_space(dataset));
+  hsize_t dims[kMostAxes];
+  const int rank = space ? H5Sget_simple_extent_dims(space.get(), dims, nullptr) : -1;
+  if (rank < 0) return {};
+  return {dims, dims + rank};
+}
+
+#if H5_VERSION_GE(1, 12, 0)
+using ObjectFacts = H5O_info1_t;
+#else
+using ObjectFacts = H5O_info_t;
+#endif
+
+herr_t collect(hid_t root, const char* name, const ObjectFacts* info, void* names) {
+  if (info->type != H5O_TYPE_DATASET) return 0;
+  const Dataset dataset(H5Dopen2(root, name, H5P_DEFAULT));
+  const Type type(dataset ? H5Dget_type(dataset.get()) : -1);
+  if (type && element_of(type) && shape_of(dataset.get()).size() >= 3)
+    static_cast<std::vector<std::string>*>(names)->push_back(name);
+  return 0;
+}
+
+std::optional<Spacing3> read_spacing(hid_t dataset) {
+  if (H5Aexists(dataset, kElementSizeKey) <= 0) return std::nullopt;
+  const Attribute attribute(H5Aopen(dataset, kElementSizeKey, H5P_DEFAULT));
+  const Space space(attribute ? H5Aget_space(attribute.get()) : -1);
+  if (!space || H5Sget_simple_extent_npoints(space.get()) != 3) return std::nullopt;
+  double um[3] = {0, 0, 0};
+  if (H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, um) < 0 || !(um[0] > 0 && um[1] > 0 && um[2] > 0))
+    return std::nullopt;
+  return Spacing3{um[0] / 1e3, um[1] / 1e3, um[2] / 1e3};
+}
+
+// Addresses are those of the file itself: no user block before it, no parts in other files, nothing virtual.
+bool lies_plainly(const File& file, hid_t creation) {
+  const Properties file_creation(H5Fget_create_plist(file.get()));
+  hsize_t user_block = 1;
+  return file_creation && H5Pget_userblock(file_creation.get(), &user_block) >= 0 && user_block == 0 &&
+         H5Pget_external_count(creation) == 0;
+}
+
+}  // namespace
+
+File open_file(const std::string& path) {
+  const Properties access(H5Pcreate(H5P_FILE_ACCESS));
+#if H5_VERSION_GE(1, 10, 7)
+  H5Pset_file_locking(access.get(), false, true);  // reading needs no lock, and shared file systems often refuse one
+#endif
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  VOX_CHECK(file, path, ": this HDF5 file cannot be opened (", last_problem(),
+            "); was it copied or downloaded completely?");
+  return file;
+}
+
+std::vector<std::string> volumes_in(const File& file) {
+  std::vector<std::string> names;
+#if H5_VERSION_GE(1, 12, 0)
+  H5Ovisit1(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names);
+#else
+  H5Ovisit(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names);
+#endif
+  std::sort(names.begin(), names.end(), natural_less);
+  return names;
+}
+
+hid_t memory_type(DType dtype) {
+  static_assert(sizeof(int) == 4);
+  switch (dtype) {
+    case DType::kUInt8:
+      return H5T_NATIVE_UINT8;
+    case DType::kInt8:
+      return H5T_NATIVE_INT8;
+    case DType::kUInt16:
+      return H5T_NATIVE_UINT16;
+    case DType::kInt16:
+      return H5T_NATIVE_INT16;
+    case DType::kUInt32:
+      return H5T_NATIVE_UINT32;
+    case DType::kInt32:
+      return H5T_NATIVE_INT32;
+    case DType::kFloat32:
+      return H5T_NATIVE_FLOAT;
+    case DType::kFloat64:
+      return H5T_NATIVE_DOUBLE;
+    case DType::kBFloat16:
+      break;
+  }
+  throw Error("internal error: a volume of type bfloat16", Fault::kBug);
+}
+
+DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::string& name) {
+  DatasetFacts facts;
+  facts.shape = shape_of(dataset.get());
+  const Type type(H5Dget_type(dataset.get()));
+  const std::optional<ElementType> element = type ? element_of(type) : std::nullopt;
+  VOX_CHECK(element, name, ": the dataset holds no plain numbers (records, text or an odd float); expected a volume");
+  facts.type = *element;
+  facts.swap_bytes = size_of(facts.type) > 1 && H5Tget_order(type.get()) == H5T_ORDER_BE;
+  facts.spacing = read_spacing(dataset.get());
+  const Properties creation(H5Dget_create_plist(dataset.get()));
+  VOX_CHECK(creation, name, ": the dataset does not open (", last_problem(), ")");
+  const DType dtype = dtype_read_as(facts.type);
+  facts.fill.assign(static_cast<size_t>(size_of(dtype)), std::byte{0});
+  H5Pget_fill_value(creation.get(), memory_type(dtype), facts.fill.data());
+  const H5D_layout_t layout = H5Pget_layout(creation.get());
+  if (!lies_plainly(file, creation.get())) return facts;
+  if (layout == H5D_CONTIGUOUS) {
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset != HADDR_UNDEF) facts.offset = static_cast<int64_t>(offset);
+  }
+  if (layout != H5D_CHUNKED) return facts;
+  hsize_t dims[kMostAxes];
+  const int rank = H5Pget_chunk(creation.get(), kMostAxes, dims);
+  if (rank != static_cast<int>(facts.shape.size())) return facts;
+  facts.chunk.assign(dims, dims + rank);
+  facts.pipeline = read_pipeline(creation.get(), size_of(facts.type));
+  return facts;
+}
+
+}  // namespace vox::h5
+#endif

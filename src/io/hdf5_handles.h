@@ -1,0 +1,46 @@
+// HDF5's C handles, owned. Included only where the library was there at build time.
+#pragma once
+
+#include <hdf5.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace vox::h5 {
+
+// The library is not reentrant, or has one lock for everything: this one is held around every call.
+std::unique_lock<std::mutex> lock_library();
+
+template <herr_t (*Close)(hid_t)>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(hid_t id) : id_(id) {}
+  ~Handle() {
+    if (id_ >= 0) Close(id_);
+  }
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  hid_t get() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+
+ private:
+  hid_t id_ = -1;
+};
+using File = Handle<H5Fclose>;
+using Dataset = Handle<H5Dclose>;
+using Object = Handle<H5Oclose>;
+using Space = Handle<H5Sclose>;
+using Type = Handle<H5Tclose>;
+using Properties = Handle<H5Pclose>;
+using Attribute = Handle<H5Aclose>;
+
+std::string last_problem();  // what the library says of the call that failed
+
+}  // namespace vox::h5

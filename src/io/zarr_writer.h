@@ -1,0 +1,12 @@
+// Writes a Zarr version 2 array, chunks in parallel, the folder whole or not at all.
+#pragma once
+
+#include <string>
+
+#include "io/format.h"
+
+namespace vox::zarr {
+
+void write_array(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool);
+
+}  // namespace vox::zarr

@@ -8,12 +8,21 @@
 
 namespace vox {
 
-#define VOX_TRANSFORM(name) TransformEntry name##_transform();
+#define VOX_TRANSFORM(name, stream) TransformEntry name##_transform();
 #include "augment/transforms.list"
 #undef VOX_TRANSFORM
 
+namespace {
+
+TransformEntry with_stream(TransformEntry entry, uint32_t stream) {
+  entry.stream = stream;
+  return entry;
+}
+
+}  // namespace
+
 const std::vector<TransformEntry>& all_transforms() {
-#define VOX_TRANSFORM(name) name##_transform(),
+#define VOX_TRANSFORM(name, stream) with_stream(name##_transform(), stream),
   static const std::vector<TransformEntry> entries{
 #include "augment/transforms.list"
   };
@@ -22,15 +31,13 @@ const std::vector<TransformEntry>& all_transforms() {
 }
 
 Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
-                      int64_t sample) {
+                      int64_t sample, int64_t channels) {
   Drawn drawn;
   if (!options.enabled) return drawn;
-  const std::vector<TransformEntry>& transforms = all_transforms();
-  for (size_t i = 0; i < transforms.size(); ++i) {
-    if (!transforms[i].enabled(options)) continue;
-    const uint32_t stream = kTransforms + static_cast<uint32_t>(i);
-    transforms[i].draw(options, patch, spacing, Random(seed, static_cast<uint64_t>(sample), stream), drawn);
-  }
+  const DrawContext context{patch, spacing, channels};
+  for (const TransformEntry& entry : all_transforms())
+    if (entry.enabled(options))
+      entry.draw(options, context, Random(seed, static_cast<uint64_t>(sample), kTransforms + entry.stream), drawn);
   return drawn;
 }
 
@@ -76,6 +83,12 @@ GatherMap to_gather_map(const SpatialMap& map, const Extent3& begin, const Exten
   return out;
 }
 
+GatherMap to_gather_map(const Drawn& drawn, const Extent3& begin, const Extent3& extent) {
+  GatherMap map = to_gather_map(drawn.map, begin, extent);
+  map.deformation = drawn.deformation;
+  return map;
+}
+
 void add_map(Drawn& drawn, const SpatialMap& map) {
   drawn.map = compose(map, drawn.map);
 }
@@ -94,9 +107,22 @@ double draw_between(const std::vector<double>& range, const char* option, Random
   return random.uniform(range[0], range[1]);
 }
 
+double draw_about_one(const std::vector<double>& range, bool balanced, const char* option, Random& random) {
+  if (!balanced) return draw_between(range, option, random);
+  VOX_CHECK(range.size() == 2 && range[0] <= 1 && range[1] >= 1, "augmentation.", option,
+            " must hold 1 where `balanced` is on, such as 0.75,1.25");
+  const bool below = random.chance(0.5);
+  return below ? random.uniform(range[0], 1) : random.uniform(1, range[1]);
+}
+
 int checked_axis(int64_t axis, const char* option) {
   VOX_CHECK(axis >= 0 && axis < 3, "augmentation.", option, " has axis ", axis, "; axes are 0 (z), 1 (y) and 2 (x)");
   return static_cast<int>(axis);
+}
+
+Deformation& deformation_of(Drawn& drawn) {
+  if (!drawn.deformation) drawn.deformation = std::make_shared<Deformation>();
+  return *drawn.deformation;
 }
 
 std::string triple(const double (&values)[3]) {

@@ -1,10 +1,12 @@
 // Augmentation: parameters are drawn first, from (seed, sample, transform); the spatial ones compose into one map, the
-// intensity ones run on the gathered patch. A transform is one file and one line in transforms.list; its place in the
-// list is its random stream, so that new lines go to the end.
+// intensity ones run on the gathered patch. A transform is one file and one line in transforms.list: the list gives the
+// order, and the number beside a name its random stream, which no other line may have and which never changes.
+// docs/add-a-transform.md walks through adding one.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,20 +37,33 @@ using IntensityOp = std::function<void(const PatchView&)>;
 
 struct Drawn {  // what was drawn for one sample
   SpatialMap map;
+  std::shared_ptr<Deformation> deformation;                     // of positions that the map gives; null: none
+  std::vector<int64_t> source_channel;                          // image channel to read for each; empty: itself
   std::vector<std::pair<const char*, IntensityOp>> intensity;   // name, in order
   std::vector<std::pair<std::string, std::string>> parameters;  // for `inspect --sample`: name, value
+
+  int64_t channel_to_read(int64_t channel) const {
+    return source_channel.empty() ? channel : source_channel[static_cast<size_t>(channel)];
+  }
+};
+GatherMap to_gather_map(const Drawn& drawn, const Extent3& begin, const Extent3& extent);
+
+struct DrawContext {  // of the sample that is drawn for
+  Extent3 patch;
+  Spacing3 spacing;
+  int64_t channels = 1;  // of the image
 };
 
 struct TransformEntry {
   std::string name, help;
   // Draws from `random` and adds to `drawn`; not called where the transform is disabled.
-  void (*draw)(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, Random random,
-               Drawn& drawn);
+  void (*draw)(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn);
   bool (*enabled)(const AugmentationOptions& options);
+  uint32_t stream = 0;  // from the list
 };
 const std::vector<TransformEntry>& all_transforms();
 
 Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
-                      int64_t sample);
+                      int64_t sample, int64_t channels = 1);
 
 }  // namespace vox

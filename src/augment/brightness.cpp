@@ -1,18 +1,22 @@
 // Multiplies all values by one factor.
-#include "augment/spatial.h"
-#include "base/text.h"
+#include "augment/intensity.h"
 
 namespace vox {
 namespace {
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3&, Random random, Drawn& drawn) {
-  if (!random.chance(options.brightness.prob)) return;
-  const float factor = static_cast<float>(draw_between(options.brightness.factor, "brightness.factor", random));
-  drawn.intensity.emplace_back("brightness", [factor](const PatchView& patch) {
-    const int64_t count = patch.extent.voxels();
-    for (int64_t i = 0; i < count; ++i) patch.data[i] *= factor;
+void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
+  const BrightnessOptions& brightness = options.brightness;
+  if (!random.chance(brightness.prob)) return;
+  const auto factors = draw_channels(brightness, context.channels, random, [&] {
+    return static_cast<float>(draw_about_one(brightness.factor, brightness.balanced, "brightness.factor", random));
   });
-  drawn.parameters.emplace_back("brightness", "factor " + format_number(factor, 4));
+  add_intensity(
+      drawn, "brightness", factors,
+      [](const PatchView& patch, float factor) {
+        const int64_t count = patch.extent.voxels();
+        for (int64_t i = 0; i < count; ++i) patch.data[i] *= factor;
+      },
+      [](float factor) { return "factor " + format_number(factor, 4); });
 }
 
 }  // namespace

@@ -1,42 +1,33 @@
-// Spreads values about the channel's mean, or draws them together; none leaves the range that the patch had.
+// Spreads values about the channel's mean, or draws them together; on request none leaves the range that the patch had.
 #include <algorithm>
 
-#include "augment/spatial.h"
-#include "base/text.h"
+#include "augment/intensity.h"
+#include "kernels/moments.h"
 
 namespace vox {
 namespace {
 
-struct Range {
-  float mean, low, high;
-};
-
-Range range_of(const float* data, int64_t count) {
-  double sum = 0;
-  float low = data[0], high = data[0];
-  for (int64_t i = 0; i < count; ++i) {
-    sum += static_cast<double>(data[i]);
-    low = std::min(low, data[i]);
-    high = std::max(high, data[i]);
-  }
-  return {static_cast<float>(sum / static_cast<double>(count)), low, high};
-}
-
-void spread(const PatchView& patch, float factor) {
+void spread(const PatchView& patch, float factor, bool preserve_range) {
   const int64_t count = patch.extent.voxels();
   if (count == 0) return;
-  const Range range = range_of(patch.data, count);
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = range.mean + (patch.data[i] - range.mean) * factor;
-    patch.data[i] = std::min(std::max(value, range.low), range.high);
-  }
+  const PatchMoments before = moments_cpu(patch.data, count);
+  const float mean = static_cast<float>(before.mean);
+  for (int64_t i = 0; i < count; ++i) patch.data[i] = mean + (patch.data[i] - mean) * factor;
+  if (!preserve_range) return;
+  for (int64_t i = 0; i < count; ++i) patch.data[i] = std::min(std::max(patch.data[i], before.low), before.high);
 }
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3&, Random random, Drawn& drawn) {
-  if (!random.chance(options.contrast.prob)) return;
-  const float factor = static_cast<float>(draw_between(options.contrast.factor, "contrast.factor", random));
-  drawn.intensity.emplace_back("contrast", [factor](const PatchView& patch) { spread(patch, factor); });
-  drawn.parameters.emplace_back("contrast", "factor " + format_number(factor, 4));
+void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
+  const ContrastOptions& contrast = options.contrast;
+  if (!random.chance(contrast.prob)) return;
+  const auto factors = draw_channels(contrast, context.channels, random, [&] {
+    return static_cast<float>(draw_about_one(contrast.factor, contrast.balanced, "contrast.factor", random));
+  });
+  const bool preserve_range = contrast.preserve_range;
+  add_intensity(
+      drawn, "contrast", factors,
+      [preserve_range](const PatchView& patch, float factor) { spread(patch, factor, preserve_range); },
+      [](float factor) { return "factor " + format_number(factor, 4); });
 }
 
 }  // namespace

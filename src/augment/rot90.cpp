@@ -16,7 +16,7 @@ SpatialMap quarter_turns(int axis, int64_t turns) {
   return map;
 }
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3&, Random random, Drawn& drawn) {
+void draw(const AugmentationOptions& options, const DrawContext&, Random random, Drawn& drawn) {
   const std::vector<int64_t>& axes = options.rot90.axes;
   VOX_CHECK(!axes.empty(), "augmentation.rot90.axes is empty; name at least one of 0, 1, 2");
   if (!random.chance(options.rot90.prob)) return;

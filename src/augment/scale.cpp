@@ -1,23 +1,23 @@
-// Enlarges (factor above 1) or shrinks what the patch shows.
+// Enlarges (factor above 1) or shrinks what the patch shows; or, `of_region`, the region that it shows.
 #include "augment/spatial.h"
 #include "base/error.h"
 
 namespace vox {
 namespace {
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3&, Random random, Drawn& drawn) {
+void draw(const AugmentationOptions& options, const DrawContext&, Random random, Drawn& drawn) {
   if (!random.chance(options.scale.prob)) return;
   SpatialMap map;
-  double factor[3];
-  for (int axis = 0; axis < 3; ++axis) {
-    const bool fresh = axis == 0 || options.scale.per_axis;
-    factor[axis] = fresh ? draw_between(options.scale.range, "scale.range", random) : factor[0];
-    VOX_CHECK(factor[axis] > 0, "augmentation.scale.range must lie above 0, and the factor ", factor[axis],
-              " was drawn from it");
-    map.linear[axis][axis] = 1 / factor[axis];
+  double factor[3] = {1, 1, 1}, shared = 0;
+  for (const int64_t listed : options.scale.axes) {
+    const int axis = checked_axis(listed, "scale.axes");
+    const bool fresh = shared == 0 || options.scale.per_axis;
+    factor[axis] = shared = fresh ? draw_between(options.scale.range, "scale.range", random) : shared;
+    VOX_CHECK(shared > 0, "augmentation.scale.range must lie above 0, and the factor ", shared, " was drawn from it");
+    map.linear[axis][axis] = options.scale.of_region ? shared : 1 / shared;
   }
   add_map(drawn, map);
-  drawn.parameters.emplace_back("scale", triple(factor));
+  drawn.parameters.emplace_back("scale", triple(factor) + (options.scale.of_region ? " of the region" : ""));
 }
 
 }  // namespace

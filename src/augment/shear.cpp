@@ -4,7 +4,7 @@
 namespace vox {
 namespace {
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3& spacing, Random random, Drawn& drawn) {
+void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
   if (!random.chance(options.shear.prob)) return;
   double slanted[3][3];
   std::string text;
@@ -13,7 +13,7 @@ void draw(const AugmentationOptions& options, const Extent3&, const Spacing3& sp
       slanted[row][column] = row == column ? 1 : draw_between(options.shear.range, "shear.range", random);
     text += (row == 0 ? "" : " ") + triple(slanted[row]);
   }
-  add_map(drawn, from_millimetres(slanted, spacing));
+  add_map(drawn, from_millimetres(slanted, context.spacing));
   drawn.parameters.emplace_back("shear", text);
 }
 

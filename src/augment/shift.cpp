@@ -1,13 +1,18 @@
 // Moves the patch over the volume, by fractions of a voxel too.
+#include <cmath>
+
 #include "augment/spatial.h"
 
 namespace vox {
 namespace {
 
-void draw(const AugmentationOptions& options, const Extent3&, const Spacing3&, Random random, Drawn& drawn) {
+void draw(const AugmentationOptions& options, const DrawContext&, Random random, Drawn& drawn) {
   if (!random.chance(options.shift.prob)) return;
   SpatialMap map;
-  for (double& voxels : map.shift) voxels = draw_between(options.shift.voxels, "shift.voxels", random);
+  for (double& voxels : map.shift) {
+    voxels = draw_between(options.shift.voxels, "shift.voxels", random);
+    if (options.shift.whole) voxels = std::round(voxels);
+  }
   drawn.parameters.emplace_back("shift", triple(map.shift) + " voxels");
   add_map(drawn, map);
 }

@@ -74,14 +74,6 @@ Translation translate(const std::string& key, const Tree& value) {
   return {KeyUse::kUsed, key, value, ""};
 }
 
-void note_not_yet_implemented(Config& config) {
-  if (!config.options.augmentation.elastic.enabled) return;
-  const std::string note = "has no effect: elastic deformation is not part of this version";
-  for (KeyReport& report : config.keys)
-    if (report.key.starts_with("augmentation.elastic.")) report.use = KeyUse::kNoEffect, report.note = note;
-  config.warnings.push_back("augmentation.elastic " + note);
-}
-
 std::vector<AliasRow> alias_rows() {
   std::vector<AliasRow> rows;
   for (const Renamed& entry : kRenamed) rows.push_back({entry.alias, entry.canonical, ""});

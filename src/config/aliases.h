@@ -16,8 +16,4 @@ struct Translation {
 };
 Translation translate(const std::string& key, const Tree& value);
 
-// Options that load and are checked, but that this version does nothing with once they are switched on.
-// Turns their reports to kNoEffect and adds one warning each.
-void note_not_yet_implemented(Config& config);
-
 }  // namespace vox

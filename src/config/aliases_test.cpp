@@ -92,15 +92,6 @@ TEST(Aliases, WhatStandsBelowAKeyWithoutEffectHasNone) {
   EXPECT_THAT(report_of(config, "jit_compile").note, HasSubstr("has no effect: "));
 }
 
-TEST(Aliases, ElasticLoadsAndSaysWhenItIsLeftOut) {
-  const Config off = parse_config("augmentation: {elastic: {enabled: false, prob: 0.2}}", "/");
-  EXPECT_EQ(report_of(off, "augmentation.elastic.enabled").use, KeyUse::kUsed);
-  EXPECT_THAT(off.warnings, IsEmpty());
-  const Config on = parse_config("augmentation: {elastic: {enabled: true, prob: 0.2}}", "/");
-  EXPECT_EQ(report_of(on, "augmentation.elastic.prob").use, KeyUse::kNoEffect);
-  EXPECT_THAT(on.warnings, ElementsAre(HasSubstr("augmentation.elastic has no effect")));
-}
-
 TEST(Fragments, OddIndentationLoads) {
   const Config config =
       parse_config("   training:\n     train_batch_size: 2  # Change from 1\n     workers: 1  # Keep\n   ", "/");

@@ -1,168 +1,78 @@
 #pragma once
 
-#include "config/visitor.h"
+#include "config/augmentation_intensity_options.h"
+#include "config/augmentation_spatial_options.h"
 
 namespace vox {
 
-struct Switch {  // a transform that can be turned off and happens with a probability
-  bool enabled = false;
-  double prob = 0.5;
-
-  void describe(Visitor& v) {
-    v.field("enabled", enabled, {.meaning = "Use this transform"});
-    v.field("prob", prob, {.meaning = "Share of patches it is applied to", .min = 0, .max = 1});
-  }
-  bool operator==(const Switch&) const = default;
-};
-
-struct FlipOptions : Switch {
-  std::vector<int64_t> axes{0, 1, 2};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field(
-        "axes", axes,
-        {.meaning = "Axes to flip, each by its own draw; 0 is z", .min = 0, .max = 2, .min_items = 1, .max_items = 3});
-  }
-  bool operator==(const FlipOptions&) const = default;
-};
-
-struct Rot90Options : Switch {
-  std::vector<int64_t> axes{0};  // axes to turn about
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field(
-        "axes", axes,
-        {.meaning = "Axes to turn about by quarter turns; 0 is z", .min = 0, .max = 2, .min_items = 1, .max_items = 3});
-  }
-  bool operator==(const Rot90Options&) const = default;
-};
-
-struct RotateOptions : Switch {
-  std::vector<double> degrees{-30, 30};
-  std::vector<int64_t> axes{0, 1, 2};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("degrees", degrees,
-            {.meaning = "Range of the angle", .unit = "degrees", .min = -180, .max = 180, .form = Form::kRange});
-    v.field("axes", axes,
-            {.meaning = "Axes to turn about; 0 is z", .min = 0, .max = 2, .min_items = 1, .max_items = 3});
-  }
-  bool operator==(const RotateOptions&) const = default;
-};
-
-struct ScaleOptions : Switch {
-  std::vector<double> range{0.7, 1.4};
-  bool per_axis = false;
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("range", range, {.meaning = "Range of the factor", .min = 0.05, .max = 20, .form = Form::kRange});
-    v.field("per_axis", per_axis, {.meaning = "Draw a factor for each axis instead of one for all"});
-  }
-  bool operator==(const ScaleOptions&) const = default;
-};
-
-struct ShiftOptions : Switch {
-  std::vector<double> voxels{-8, 8};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("voxels", voxels,
-            {.meaning = "Range of the shift along each axis", .unit = "voxels", .form = Form::kRange});
-  }
-  bool operator==(const ShiftOptions&) const = default;
-};
-
-struct ShearOptions : Switch {
-  std::vector<double> range{-0.1, 0.1};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("range", range,
-            {.meaning = "Range of the shear: voxels of shift per voxel", .min = -2, .max = 2, .form = Form::kRange});
-  }
-  bool operator==(const ShearOptions&) const = default;
-};
-
-struct ElasticOptions : Switch {
-  int64_t grid = 32;                    // distance between control points
-  std::vector<double> magnitude{0, 4};  // of their random shifts
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field(
-        "grid", grid,
-        {.meaning = "Distance between the control points of the deformation", .unit = "voxels", .min = 4, .max = 1024});
-    v.field("magnitude", magnitude,
-            {.meaning = "Range of the standard deviation of the control points' shifts",
-             .unit = "voxels",
-             .min = 0,
-             .max = 1024,
-             .form = Form::kRange});
-  }
-  bool operator==(const ElasticOptions&) const = default;
-};
-
-struct NoiseOptions : Switch {
-  std::vector<double> sigma{0, 0.1};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("sigma", sigma,
-            {.meaning = "Range of the standard deviation of added Gaussian noise", .min = 0, .form = Form::kRange});
-  }
-  bool operator==(const NoiseOptions&) const = default;
-};
-
-struct BrightnessOptions : Switch {
-  std::vector<double> factor{0.75, 1.25};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("factor", factor, {.meaning = "Range of the factor on all values", .min = 0, .form = Form::kRange});
-  }
-  bool operator==(const BrightnessOptions&) const = default;
-};
-
-struct ContrastOptions : Switch {
-  std::vector<double> factor{0.75, 1.25};
-
-  void describe(Visitor& v) {
-    Switch::describe(v);
-    v.field("factor", factor,
-            {.meaning = "Range of the factor on the distance to the mean", .min = 0, .form = Form::kRange});
-  }
-  bool operator==(const ContrastOptions&) const = default;
-};
-
+// In the order of application: src/augment/transforms.list.
 struct AugmentationOptions {
   bool enabled = true;
+  std::string preset = "none";  // config/presets.h; the defaults of everything below
+  std::string label_interpolation = "nearest";
   FlipOptions flip;
   Rot90Options rot90;
+  TransposeOptions transpose;
   RotateOptions rotate;
   ScaleOptions scale;
   ShiftOptions shift;
   ShearOptions shear;
   ElasticOptions elastic;
+  MisalignmentOptions misalignment;
   NoiseOptions noise;
+  BlurOptions blur;
+  SharpenOptions sharpen;
   BrightnessOptions brightness;
+  BrightnessAddOptions brightness_add;
+  BrightnessGradientOptions brightness_gradient;
   ContrastOptions contrast;
+  LowResolutionOptions low_resolution;
+  GammaOptions gamma_inverted;
+  GammaOptions gamma;
+  InvertOptions invert;
+  SliceIlluminationOptions slice_illumination;
+  CutoutOptions cutout;
+  CutNoiseOptions cut_noise;
+  MissingSectionOptions missing_section;
+  DroppedSectionOptions dropped_section;
+  BlurredSectionOptions blurred_section;
+  MotionBlurOptions motion_blur;
 
   void describe(Visitor& v) {
     v.field("enabled", enabled, {.meaning = "Augment at all; each transform is switched on below"});
+    v.field("preset", preset,
+            {.meaning = "Sets the defaults of all transforms; what is written beside it holds",
+             .choices = {"none", "flips", "nnunet", "scroll_heavy", "em", "dose"}});
+    v.field("label_interpolation", label_interpolation,
+            {.meaning = "How labels are resampled: the nearest voxel, or the label of the largest linear weight",
+             .choices = {"nearest", "linear"}});
     v.section("flip", flip);
     v.section("rot90", rot90);
+    v.section("transpose", transpose);
     v.section("rotate", rotate);
     v.section("scale", scale);
     v.section("shift", shift);
     v.section("shear", shear);
     v.section("elastic", elastic);
+    v.section("misalignment", misalignment);
     v.section("noise", noise);
+    v.section("blur", blur);
+    v.section("sharpen", sharpen);
     v.section("brightness", brightness);
+    v.section("brightness_add", brightness_add);
+    v.section("brightness_gradient", brightness_gradient);
     v.section("contrast", contrast);
+    v.section("low_resolution", low_resolution);
+    v.section("gamma_inverted", gamma_inverted);
+    v.section("gamma", gamma);
+    v.section("invert", invert);
+    v.section("slice_illumination", slice_illumination);
+    v.section("cutout", cutout);
+    v.section("cut_noise", cut_noise);
+    v.section("missing_section", missing_section);
+    v.section("dropped_section", dropped_section);
+    v.section("blurred_section", blurred_section);
+    v.section("motion_blur", motion_blur);
   }
   bool operator==(const AugmentationOptions&) const = default;
 };

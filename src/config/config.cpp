@@ -7,6 +7,7 @@
 #include "config/aliases.h"
 #include "config/expand.h"
 #include "config/layers.h"
+#include "config/presets.h"
 #include "config/read.h"
 #include "config/schema.h"
 #include "config/write.h"
@@ -90,9 +91,12 @@ Config resolve(const Layers& layers) {
   for (size_t layer = 0; layer < layers.layers.size(); ++layer)
     for (const Assignment& assignment : layers.layers[layer].assignments) apply(config, values, assignment, layer);
   const Tree map = final_values(values);
+  Options plain;  // of the recipe alone: it names the preset that everything written stands upon
+  Reader first(map);
+  plain.describe(first);
+  apply_preset(plain.augmentation.preset, plain.data.patch_size, config.options);
   Reader reader(map);
   config.options.describe(reader);
-  note_not_yet_implemented(config);
   return config;
 }
 

@@ -77,7 +77,10 @@ GatherOptions SampleMaker::gather_options(const std::string& array) const {
                         .pad_value = static_cast<float>(data_.pad_value)};
   if (array == kImage) return options;
   const bool regression = array == kLabel && data_.target == "regression";
-  options.interpolation = regression ? Interpolation::kLinear : Interpolation::kNearest;
+  const bool weighed = array == kLabel && augmentation_.label_interpolation == "linear";
+  options.interpolation = regression ? Interpolation::kLinear
+                          : weighed  ? Interpolation::kLabel
+                                     : Interpolation::kNearest;
   options.pad_value = array == kLabel && data_.ignore_label >= 0 ? static_cast<float>(data_.ignore_label) : 0.0f;
   return options;
 }
@@ -87,14 +90,16 @@ PreparedSample SampleMaker::read(int64_t sample) const {
   const PatchChoice choice = sampler_->choose(seed_, sample);
   const Spacing3& spacing = store_->facts(choice.case_index).spacing;
   prepared.info = {.sample = sample, .case_index = choice.case_index, .begin = choice.begin, .spacing = spacing};
-  if (augment_) prepared.drawn = draw_transforms(augmentation_, data_.patch_size, spacing, seed_, sample);
-  prepared.map = to_gather_map(prepared.drawn.map, choice.begin, data_.patch_size);
+  if (augment_)
+    prepared.drawn = draw_transforms(augmentation_, data_.patch_size, spacing, seed_, sample, store_->image_channels());
+  prepared.map = to_gather_map(prepared.drawn, choice.begin, data_.patch_size);
 
   const Span span("fetch");
   const auto fetch = [&](const char* name, int64_t channel) {
     const Extent3& volume = store_->facts(choice.case_index).extent;
     const Box3 box = read_box(prepared.map, data_.patch_size, gather_options(name), volume);
-    prepared.parts.push_back({name, channel, store_->fetch(choice.case_index, role_of(name), channel, box)});
+    const int64_t from = name == kImage ? prepared.drawn.channel_to_read(channel) : channel;
+    prepared.parts.push_back({name, channel, store_->fetch(choice.case_index, role_of(name), from, box)});
   };
   for (int64_t channel = 0; channel < store_->image_channels(); ++channel) fetch(kImage, channel);
   if (has_label_) fetch(kLabel, 0);

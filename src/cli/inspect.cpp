@@ -1,4 +1,5 @@
-// voxloom inspect PATH|CONFIG [--json]: shape, type, spacing, intensities, label counts, and what is wrong.
+// voxloom inspect PATH|CONFIG [--json] [--sample N [--picture FILE.png]]: shape, type, spacing, intensities, label
+// counts, and what is wrong.
 #include "cli/inspect.h"
 
 #include <CLI/CLI.hpp>
@@ -90,7 +91,11 @@ void print(const VolumeFacts& facts) {
 }
 
 void run(const InspectRequest& request) {
-  if (ends_with(request.name, ".yaml") || ends_with(request.name, ".yml")) return inspect_config(request);
+  VOX_CHECK(request.picture.empty() || request.sample >= 0, "--picture shows a sample; say which with --sample N");
+  const bool recipe = ends_with(request.name, ".yaml") || ends_with(request.name, ".yml");
+  VOX_CHECK(recipe || request.sample < 0, "--sample shows what a recipe draws, but ", request.name,
+            " is no recipe (.yaml)");
+  if (recipe) return request.sample < 0 ? inspect_config(request) : inspect_sample(request);
   VOX_CHECK(request.overrides.empty(), "\"", request.overrides.front(),
             "\" changes a recipe, but a volume is inspected; leave it out");
   ThreadPool pool(available_cpus());
@@ -105,6 +110,9 @@ void define(CLI::App& command) {
   auto request = std::make_shared<InspectRequest>();
   command.add_option("path", request->name, "a volume (PATH or PATH:DATASET), or a recipe (.yaml)")->required();
   command.add_option("overrides", request->overrides, "key=value ... of a recipe");
+  command.add_option("--sample", request->sample, "number of a training sample: what augmentation draws for it")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--picture", request->picture, "PNG to write of the sample: slices, and labels over them");
   command.add_flag("--json", request->as_json, "one JSON document on standard output");
   command.callback([request] { run(*request); });
 }

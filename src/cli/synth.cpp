@@ -20,8 +20,12 @@ struct Arguments {
   uint64_t seed = 0;
 };
 
-std::string suffix_of(const std::string& format) {
+std::string suffix_of(const std::string& format, const std::string& kind) {
   std::vector<std::string> known;
+  if (kind == "dose") {
+    if (format == "openkbp") return "";
+    known.push_back("openkbp");
+  }
   for (const FormatEntry& entry : all_formats()) {
     if (!entry.write) continue;
     if (entry.name == format) return entry.suffixes.front();
@@ -42,26 +46,27 @@ void run(const Arguments& arguments) {
                   .count = arguments.count,
                   .size = size.size() == 1 ? Extent3{size[0], size[0], size[0]} : Extent3{size[0], size[1], size[2]},
                   .seed = arguments.seed,
-                  .suffix = suffix_of(arguments.format)},
+                  .suffix = suffix_of(arguments.format, arguments.kind)},
                  pool);
   std::cout << "made " << arguments.count << " of " << arguments.kind << " in " << arguments.output << '\n';
 }
 
 void define(CLI::App& command) {
   auto arguments = std::make_shared<Arguments>();
-  command.add_option("kind", arguments->kind, "scroll")->required();
+  command.add_option("kind", arguments->kind, "scroll, dose or mitochondria")->required();
   command.add_option("output", arguments->output, "folder to fill")->required();
   command.add_option("--count", arguments->count, "how many volumes")->check(CLI::PositiveNumber);
   command.add_option("--size", arguments->size, "Z,Y,X in voxels")->delimiter(',');
   command.add_option("--seed", arguments->seed, "which data");
-  command.add_option("--format", arguments->format, "format of the volumes, or a suffix such as nii.gz");
+  command.add_option("--format", arguments->format,
+                     "format of the volumes, or a suffix such as nii.gz; for dose also openkbp");
   command.callback([arguments] { run(*arguments); });
 }
 
 }  // namespace
 
 CommandEntry synth_command() {
-  return {"synth", "Make synthetic data: scroll", define};
+  return {"synth", "Make synthetic data: scroll, dose or mitochondria", define};
 }
 
 }  // namespace vox::cli

@@ -17,7 +17,7 @@ struct SynthRequest {
   int64_t count = 4;
   Extent3 size{128, 128, 128};
   uint64_t seed = 0;
-  std::string suffix = ".tif";  // of the volumes: chooses the format
+  std::string suffix = ".tif";  // of the volumes: chooses the format; empty: folders in the layout of OpenKBP
 };
 
 struct SynthEntry {
@@ -31,10 +31,16 @@ const std::vector<SynthEntry>& all_synths();
 // Error; several processes may ask at once.
 void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool);
 
-// One scroll: image (uint8) and label (0 background, 1 papyrus, 2 unlabeled).
-struct ScrollPair {
+struct SynthPair {
   Volume image, label;
 };
+using ScrollPair = SynthPair;
+
+// One scroll: image (uint8) and label (0 background, 1 papyrus, 2 unlabeled).
 ScrollPair make_scroll(const Extent3& size, uint64_t seed, ThreadPool& pool);
+
+// Tissue in electron microscopy: image (uint8) and label (1 mitochondria). Sections are `thickness` times as thick as
+// voxels are wide.
+SynthPair make_mitochondria(const Extent3& size, uint64_t seed, double thickness, ThreadPool& pool);
 
 }  // namespace vox

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "io/format.h"
+#include "io/openkbp.h"
 
 namespace vox {
 namespace {
@@ -55,6 +56,63 @@ TEST(SyntheticScroll, IsTheSameWithAnyNumberOfThreads) {
   const ScrollPair a = make_scroll({20, 33, 47}, 9, one), b = make_scroll({20, 33, 47}, 9, three);
   EXPECT_EQ(0, std::memcmp(a.image.data.data(), b.image.data.data(), static_cast<size_t>(a.image.info.bytes())));
   EXPECT_EQ(0, std::memcmp(a.label.data.data(), b.label.data.data(), static_cast<size_t>(a.label.info.bytes())));
+}
+
+TEST(SyntheticMitochondria, NoGlobalThresholdFindsThemAndTheyAreSome) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  ThreadPool pool(2);
+  double inside = 0, all = 0;
+  for (uint64_t i = 0; i < 3; ++i) {
+    const SynthPair pair = make_mitochondria({32, 96, 96}, seed + i, i == 2 ? 3.0 : 1.0, pool);
+    EXPECT_LT(best_threshold_dice(pair), 0.7);
+    const auto* label = pair.label.as<uint8_t>();
+    inside += static_cast<double>(std::count(label, label + pair.label.info.voxels(), 1));
+    all += static_cast<double>(pair.label.info.voxels());
+  }
+  EXPECT_GT(inside / all, 0.02);
+  EXPECT_LT(inside / all, 0.4);
+}
+
+// A patient of a finished data set, as the masks and doses of the challenge are built.
+void check_patient(const OpenKbpPatient& patient) {
+  const auto* bits = patient.bits.as<uint16_t>();
+  const auto* dose = patient.dose.as<float>();
+  double in_target = 0, in_body = 0;
+  int64_t target = 0, body = 0;
+  float highest = 0;
+  for (int64_t i = 0; i < 128 * 128 * 128; ++i) {
+    const bool allowed = bits[i] >> kOpenKbpDoseMaskBit & 1;
+    ASSERT_TRUE(allowed || dose[i] == 0);
+    highest = std::max(highest, dose[i]);
+    if (bits[i] >> 9 & 1) in_target += static_cast<double>(dose[i]), ++target;
+    if (allowed) in_body += static_cast<double>(dose[i]), ++body;
+    ASSERT_FALSE((bits[i] >> 9 & 1) && (bits[i] >> 8 & 1)) << "targets overlap";
+    const bool neighbours = i > 0 && allowed && (bits[i - 1] >> kOpenKbpDoseMaskBit & 1);
+    ASSERT_TRUE(!neighbours || std::abs(dose[i] - dose[i - 1]) < 16) << "the dose is not smooth";
+  }
+  ASSERT_GT(target, 100);
+  EXPECT_NEAR(in_target / static_cast<double>(target), 70, 1);
+  EXPECT_LE(highest, 70);
+  EXPECT_LT(in_body / static_cast<double>(body), 50);
+}
+
+TEST(SyntheticDose, PatientsHaveTargetsAndSomeLackOrgans) {
+  const auto folder = std::filesystem::temp_directory_path() / ("vox_synth_kbp" + std::to_string(::getpid()));
+  ThreadPool pool(2);
+  make_synthetic("dose", {.folder = folder.string(), .count = 3, .seed = 5, .suffix = ""}, pool);
+  OpenKbpPatient patient = allocate_openkbp();
+  int missing = 0;
+  for (int i = 1; i <= 3; ++i) {
+    const auto one = folder / ("pt_" + std::to_string(i));
+    read_openkbp(one.string(), &patient);
+    check_patient(patient);
+    for (const char* name : kOpenKbpStructures) missing += !std::filesystem::exists(one / (std::string(name) + ".csv"));
+    EXPECT_TRUE(std::filesystem::exists(one / "PTV70.csv"));
+  }
+  EXPECT_GT(missing, 0);
+  EXPECT_LT(missing, 15);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Synthetic, EveryKindIsMadeOnceAndRefusesAnotherRequest) {

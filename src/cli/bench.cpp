@@ -128,6 +128,7 @@ void define_io(CLI::App& command) {
 
 const std::vector<CommandEntry>& all_benchmarks() {
   static const std::vector<CommandEntry> entries{
+      {"augment", "Augmenting patches of a volume in memory, on one core", define_bench_augment},
       {"data", "The data path of a recipe: patches a second, memory, hash", define_bench_data},
       {"gather", "Rotating and scaling a patch, on one core", define_bench_gather},
       {"io", "Reading volumes from files", define_io},

@@ -15,6 +15,7 @@ namespace vox::cli {
 nlohmann::json timing_summary(const std::string& name, std::vector<double> milliseconds);
 void print_results(const nlohmann::json& results, bool as_json);
 
+void define_bench_augment(CLI::App& command);
 void define_bench_data(CLI::App& command);
 void define_bench_step(CLI::App& command);
 void define_bench_gather(CLI::App& command);

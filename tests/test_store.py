@@ -1,0 +1,92 @@
+"""What the store does to volumes before a patch sees them, against NumPy, SciPy and nibabel."""
+import json
+
+import nibabel
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from test_dataset import save, write_recipe
+
+
+@pytest.fixture
+def facts(voxloom, tmp_path):
+    """Shape and statistics of case `a` after `steps`."""
+
+    def inspect(steps, image="a.npy", **data):
+        recipe = write_recipe(tmp_path, {"images": [image], "split": "none", "preprocess": steps, **data})
+        return json.loads(voxloom("inspect", recipe, "--json").stdout)["cases"][0]
+
+    return inspect
+
+
+def expect(case, array, rtol=1e-6):
+    array = array.astype(np.float64)
+    assert case["shape"] == list(array.shape)
+    scale = max(1, abs(array).max())
+    for key, value in (("mean", array.mean()), ("std", array.std()), ("minimum", array.min()), ("maximum", array.max())):
+        np.testing.assert_allclose(case[key][0], value, rtol=rtol, atol=rtol * scale, err_msg=key)
+
+
+def test_intensity_steps_match_numpy(facts, draw, tmp_path):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    image = generator.normal(100, 400, (12, 13, 14)).astype(np.int16)
+    save(tmp_path / "a.npy", image)
+    values = image.astype(np.float64)
+    expect(facts([{"name": "clip", "min": -50, "max": 300}]), values.clip(-50, 300))
+    expect(facts([{"name": "zscore"}]), (values - values.mean()) / values.std())
+    expect(facts([{"name": "minmax"}]), (values - values.min()) / (values.max() - values.min()))
+    expect(facts([{"name": "window", "center": 40, "width": 400}]), (values.clip(-160, 240) + 160) / 400)
+    low, high = np.percentile(values, [2, 98], method="nearest")
+    expect(facts([{"name": "percentile", "low": 2, "high": 98}]), (values.clip(low, high) - low) / (high - low))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize("size", [3, 5])
+def test_median_matches_scipy(facts, draw, tmp_path, dtype, size):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    image = generator.integers(0, 200, (7, 9, 70)).astype(dtype)
+    save(tmp_path / "a.npy", image)
+    expect(facts([{"name": "median", "size": size}]), scipy.ndimage.median_filter(image, size=size))
+
+
+def test_resample_matches_scipy(facts, draw, tmp_path):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    image = generator.normal(0, 1, (10, 12, 14)).astype(np.float32)
+    save(tmp_path / "a.npy", image)
+    shape = (15, 6, 21)
+    truth = scipy.ndimage.zoom(image, [o / i for o, i in zip(shape, image.shape)], order=1, mode="nearest",
+                               grid_mode=True)
+    expect(facts([{"name": "resample", "shape": list(shape)}]), truth, rtol=1e-5)
+
+
+def test_spacing_and_orientation_of_nifti_files(facts, draw, tmp_path):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    image = generator.integers(0, 255, (20, 16, 10)).astype(np.uint8)  # x, y, z
+    affine = np.array([[0, -0.5, 0, 3], [2.0, 0, 0, -4], [0, 0, 3.0, 1], [0, 0, 0, 1]])
+    nibabel.save(nibabel.Nifti1Image(image, affine), tmp_path / "a.nii.gz")
+    canonical = nibabel.as_closest_canonical(nibabel.load(tmp_path / "a.nii.gz"))
+    case = facts([], image="a.nii.gz", orientation="RAS")
+    expect(case, np.asarray(canonical.dataobj).transpose())
+    np.testing.assert_allclose(case["spacing"], canonical.header.get_zooms()[::-1], rtol=1e-6)
+    # Stored axes are 3, 0.5 and 2 mm apart (z, y, x).
+    resampled = facts([{"name": "resample", "spacing": [3, 4, 1]}], image="a.nii.gz")
+    assert resampled["shape"] == [10, 16 * 0.5 / 4, 20 * 2 / 1]
+    np.testing.assert_allclose(resampled["spacing"], [3, 4, 1], rtol=1e-6)
+
+
+def test_a_step_that_does_not_exist_names_the_nearest(voxloom, tmp_path):
+    save(tmp_path / "a.npy", np.zeros((4, 4, 4), np.uint8))
+    recipe = write_recipe(tmp_path, {"images": ["a.npy"], "split": "none", "preprocess": [{"name": "zscor"}]})
+    result = voxloom("inspect", recipe, check=False)
+    assert result.returncode == 1 and "zscore" in result.stderr
+
+
+def test_files_under_stage_dir_are_copies_of_the_dataset(voxloom, tmp_path):
+    image = np.arange(4 * 5 * 6, dtype=np.uint8).reshape(4, 5, 6)
+    save(tmp_path / "a.npy", image)
+    recipe = write_recipe(tmp_path, {"images": ["a.npy"], "split": "none", "stage_dir": str(tmp_path / "fast")})
+    voxloom("inspect", recipe)
+    (copy,) = (tmp_path / "fast").rglob("a.npy")
+    assert copy.stat().st_mtime_ns == (tmp_path / "a.npy").stat().st_mtime_ns
+    np.testing.assert_array_equal(np.load(copy), image)

@@ -3,9 +3,12 @@
 // Squares come in the order of the union: foreground first, then by place. A square ends a tunnel of mask B where its
 // boundary depends on earlier ones in all rows but those of B's edges, yet not in all rows. The latter is known
 // beforehand (clearing: squares that join cubes of the dual graph, taken in reverse, close a cavity and depend), so
-// only the rows outside B are reduced. Their order is free. Here it is the order of the first square that has the edge,
-// so that nearly every square brings the edge that is its pivot and needs no work and no memory; the rest are short.
+// only rows outside B are reduced. Boundaries are cycles, and a cycle is known from its edges outside a spanning tree
+// (of the grid with B's components contracted), so the rows of a tree go, too. What is left of nearly every square is
+// one edge, or two: an edge then stands for nothing, or for the other one, and such links are followed as in a
+// union-find. Without them a loop would be pushed, square by square, to the edge of the volume.
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <vector>
 
@@ -37,16 +40,35 @@ class Complex {
   uint32_t rank(uint32_t square) const { return has(kForeground, square) ? square : square + squares(); }
   uint32_t square_of(uint32_t rank) const { return rank < squares() ? rank : rank - squares(); }
 
-  // Keys of the edges of a square that are not in the mask; returns how many.
-  int outer_keys(uint32_t square, Flag mask, uint32_t* out) const {
+  // The four edges of a square.
+  std::array<uint32_t, 4> edges_of(uint32_t square) const {
     const uint32_t voxel = square / 3, normal = square % 3;
     const uint32_t a = normal == 0 ? 1 : 0, b = normal == 2 ? 1 : 2;
-    const uint32_t edges[4] = {voxel * 3 + a, voxel * 3 + b, (voxel + static_cast<uint32_t>(step_[a])) * 3 + b,
-                               (voxel + static_cast<uint32_t>(step_[b])) * 3 + a};
-    int count = 0;
-    for (const uint32_t edge : edges)
-      if (!has(mask, edge)) out[count++] = keys_[edge];
-    return count;
+    return {voxel * 3 + a, voxel * 3 + b, (voxel + static_cast<uint32_t>(step_[a])) * 3 + b,
+            (voxel + static_cast<uint32_t>(step_[b])) * 3 + a};
+  }
+  // The order of rows: by the first square that has the edge, so that a new edge is a pivot.
+  uint32_t key(uint32_t edge) const { return keys_[edge]; }
+
+  // Edges outside the mask, but for a spanning tree of the grid with the mask's components contracted. Edges along z
+  // are in the tree wherever they can be: squares between them then have two edges left, one above the other.
+  std::vector<uint8_t> rows_outside(Flag mask) const {
+    std::vector<uint8_t> rows(static_cast<size_t>(3 * voxels_), 0);
+    UnionFind joined(voxels_);
+    for (const bool inside : {true, false}) {
+      for (uint32_t d = 0; d < 3; ++d) {
+        for_each_voxel([&](uint32_t voxel, const Extent3& at) {
+          const uint32_t edge = voxel * 3 + d;
+          if (at[static_cast<int>(d)] + 1 == extent_[static_cast<int>(d)] || has(mask, edge) != inside) return;
+          const uint32_t a = joined.find(voxel), b = joined.find(voxel + static_cast<uint32_t>(step_[d]));
+          if (a != b)
+            joined.unite(a, b);
+          else
+            rows[edge] = !inside;
+        });
+      }
+    }
+    return rows;
   }
 
  private:
@@ -111,7 +133,7 @@ class Complex {
           if (has(kSquare, here)) first = std::min(first, rank(here) * 4 + (d < other ? 0 : 1));
           if (at[other] == 0) continue;
           const uint32_t before = (voxel - static_cast<uint32_t>(step_[other])) * 3 + normal;
-          if (has(kSquare, before)) first = std::min(first, rank(before) * 4 + (other < d ? 2 : 3));
+          if (has(kSquare, before)) first = std::min(first, rank(before) * 4 + (other < d ? 3 : 2));
         }
         keys_[voxel * 3 + static_cast<uint32_t>(d)] = first;
       }
@@ -125,79 +147,88 @@ class Complex {
   std::vector<uint32_t> keys_;
 };
 
-// The matrix without the rows of one mask's edges. Columns that bring their own pivot are not stored.
 class Reduction {
  public:
-  Reduction(const Complex& complex, Flag mask) : complex_(complex), mask_(mask) {}
+  Reduction(const Complex& complex, Flag mask)
+      : complex_(complex), rows_(complex.rows_outside(mask)), link_(rows_.size()) {
+    for (uint32_t edge = 0; edge < link_.size(); ++edge) link_[edge] = rows_[edge] ? edge : kNothing;
+  }
 
   // Whether the square depends on those reduced before. To be asked in their order.
   bool depends(uint32_t square) {
-    uint32_t keys[4];
-    const int count = complex_.outer_keys(square, mask_, keys);
-    if (count == 0) return true;
-    const uint32_t pivot = *std::max_element(keys, keys + count);
-    if (pivot >> 2 == complex_.rank(square)) return false;
-    heap_.assign(keys, keys + count);
-    std::make_heap(heap_.begin(), heap_.end());
-    return reduce();
+    heap_.clear();
+    for (const uint32_t edge : complex_.edges_of(square)) push(edge);
+    for (;;) {
+      const uint32_t pivot = pop_pivot();
+      if (pivot == kNothing) return true;
+      const auto column = link_[pivot] == kColumn ? columns_.find(pivot) : columns_.end();
+      if (column == columns_.end()) {
+        claim(pivot);
+        return false;
+      }
+      for (size_t i = column->second; entries_[i] != kNothing; ++i) push(entries_[i]);
+    }
   }
 
  private:
-  bool reduce() {
+  static constexpr uint32_t kNothing = ~uint32_t{0}, kColumn = kNothing - 1;
+
+  // What the edge stands for: nothing, an edge of its own, or one that a stored column replaces.
+  uint32_t resolve(uint32_t edge) {
+    uint32_t next = link_[edge];
+    if (next >= kColumn || next == edge) return next == kNothing ? kNothing : edge;
     for (;;) {
-      const uint32_t pivot = pop_pivot();
-      if (pivot == kNone) return true;
-      if (add_bringer(pivot)) continue;
-      const auto stored = stored_.find(pivot);
-      if (stored == stored_.end()) {
-        store(pivot);
-        return false;
-      }
-      for (size_t i = stored->second; entries_[i] != kNone; ++i) push(entries_[i]);
+      const uint32_t after = link_[next];
+      if (after == kNothing) return link_[edge] = kNothing;
+      if (after == kColumn || after == next) return next;
+      link_[edge] = after;  // halves the path
+      edge = next;
+      next = after;
     }
   }
 
-  // The square that brought the edge, where this edge is its pivot: its other edges take the place of the pivot.
-  bool add_bringer(uint32_t pivot) {
-    uint32_t keys[4];
-    const int count = complex_.outer_keys(complex_.square_of(pivot >> 2), mask_, keys);
-    if (*std::max_element(keys, keys + count) != pivot) return false;
-    for (int i = 0; i < count; ++i)
-      if (keys[i] != pivot) push(keys[i]);
-    return true;
-  }
-
-  void push(uint32_t key) {
-    heap_.push_back(key);
+  void push(uint32_t edge) {
+    const uint32_t row = resolve(edge);
+    if (row == kNothing) return;
+    heap_.push_back(uint64_t{complex_.key(row)} << 32 | row);
     std::push_heap(heap_.begin(), heap_.end());
   }
-  uint32_t pop() {
+  uint64_t pop() {
     std::pop_heap(heap_.begin(), heap_.end());
-    const uint32_t key = heap_.back();
+    const uint64_t row = heap_.back();
     heap_.pop_back();
-    return key;
+    return row;
   }
-  // The largest key that occurs an odd number of times, taken out; kNone where there is none.
+  // The last row that occurs an odd number of times, taken out; kNothing where there is none.
   uint32_t pop_pivot() {
     while (!heap_.empty()) {
-      const uint32_t key = pop();
-      if (heap_.empty() || heap_.front() != key) return key;
+      const uint64_t row = pop();
+      if (heap_.empty() || heap_.front() != row) return static_cast<uint32_t>(row);
       pop();
     }
-    return kNone;
-  }
-  void store(uint32_t pivot) {
-    stored_.emplace(pivot, entries_.size());
-    for (uint32_t key = pop_pivot(); key != kNone; key = pop_pivot()) entries_.push_back(key);
-    entries_.push_back(kNone);
+    return kNothing;
   }
 
-  static constexpr uint32_t kNone = ~uint32_t{0};
+  // From now on the pivot stands for the rest of the column.
+  void claim(uint32_t pivot) {
+    const uint32_t first = pop_pivot(), second = first == kNothing ? kNothing : pop_pivot();
+    if (second == kNothing) {
+      link_[pivot] = first;
+      return;
+    }
+    link_[pivot] = kColumn;
+    columns_.emplace(pivot, entries_.size());
+    entries_.push_back(first);
+    for (uint32_t row = second; row != kNothing; row = pop_pivot()) entries_.push_back(row);
+    entries_.push_back(kNothing);
+  }
+
   const Complex& complex_;
-  const Flag mask_;
-  std::vector<uint32_t> heap_;
-  std::unordered_map<uint32_t, size_t> stored_;  // pivot -> where the column's other keys begin
-  std::vector<uint32_t> entries_;                // columns, each ended by kNone
+  const std::vector<uint8_t> rows_;
+  std::vector<uint32_t> link_;
+  std::vector<uint64_t> heap_;                    // key and edge, the last one first
+  std::unordered_map<uint32_t, size_t> columns_;  // pivot -> where the rest of its column begins
+  std::vector<uint32_t> entries_;                 // columns, each ended by kNothing
 };
 
 // Calls found(square) for each square that ends a tunnel of the mask, in order. A mask's cycles are as many as its

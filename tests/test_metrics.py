@@ -182,3 +182,78 @@ def test_instances_that_are_no_labels_are_refused(voxloom, tmp_path):
         result = voxloom("evaluate", "--task", "instances", "--prediction", tmp_path / f"{name}.npy", "--reference",
                          tmp_path / "r.npy", check=False)
         assert result.returncode == 1 and "no label" in result.stderr and f"{name}.npy" in result.stderr
+
+
+# ---- surface: the competition's score
+
+def masks_by_formula(shared):
+    path = shared / "data" / "surface" / "make_masks.py"
+    if not path.is_file():
+        pytest.skip("the formulas of the masks are not here")
+    spec = importlib.util.spec_from_file_location("make_masks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, json.loads((path.parent / "reference_scores.json").read_text())["cases"]
+
+
+def test_surface_equals_every_reference_score(voxloom, shared, tmp_path):
+    module, cases = masks_by_formula(shared)
+    folders = tmp_path / "p", tmp_path / "g"
+    for folder in folders:
+        folder.mkdir()
+    for name, truth in cases.items():
+        for folder, mask, key in zip(folders, module.build(name), ("sha256_pred", "sha256_gt")):
+            assert module.sha(mask) == truth[key]
+            np.save(folder / f"{name}.npy", mask)
+    found = scores(voxloom, "surface", *folders)["cases"]
+    assert found.keys() == cases.keys() and len(cases) == 21
+    for name, truth in cases.items():
+        of = found[name]
+        assert [[of["betti"][str(k)][side] for side in "mpg"] for k in range(3)] == truth["mpg_sum"], name
+        for ours, theirs in {"score": "leaderboard_score", "topo": "topo", "surface_dice": "surface_dice", "voi": "voi_score"}.items():
+            assert of[ours] == pytest.approx(truth[theirs], abs=1e-12), (name, ours)
+        for ours, theirs in {"voi_bits": "voi_total_bits", "voi_split": "voi_H_pred_given_gt_bits",
+                             "voi_merge": "voi_H_gt_given_pred_bits"}.items():
+            assert of[ours] == pytest.approx(truth[theirs], rel=1e-9, abs=1e-12), (name, ours)
+
+
+def test_surface_dice_and_voi_are_the_packages(voxloom, draw, tmp_path):
+    surface_distance = pytest.importorskip("surface_distance")
+    cc3d = pytest.importorskip("cc3d")
+    metrics = pytest.importorskip("skimage.metrics")
+    source = numpy_source(draw)
+    for _ in range(4):
+        shape = tuple(source.integers(3, 40, 3))
+        masks = [source.random(shape) < density for density in source.uniform(0.005, 0.3, 2)]
+        masks[0] |= blobs(source, shape) > 1
+        np.save(tmp_path / "p.npy", masks[0].astype(np.uint8)), np.save(tmp_path / "r.npy", masks[1].astype(np.uint8))
+        found = scores(voxloom, "surface", tmp_path / "p.npy", tmp_path / "r.npy")["mean"]
+        if masks[0].any() and masks[1].any():
+            distances = surface_distance.compute_surface_distances(masks[1], masks[0], (1, 1, 1))
+            assert found["surface_dice"] == pytest.approx(surface_distance.compute_surface_dice_at_tolerance(distances, 2.0), abs=1e-6)
+        either = masks[0] | masks[1]
+        if either.any():
+            p, r = [cc3d.connected_components(mask, connectivity=26)[either].astype(np.int64) for mask in masks]
+            split, merge = metrics.variation_of_information(r, p)
+            assert found["voi_split"] == pytest.approx(split, abs=1e-6) and found["voi_merge"] == pytest.approx(merge, abs=1e-6)
+
+
+def test_the_ignore_label_of_surface_is_2_unless_said(voxloom, tmp_path):
+    reference = np.zeros((12, 12, 12), np.uint8)
+    reference[4] = 1
+    prediction = reference.copy()
+    reference[8:] = 2
+    prediction[9] = 1
+    np.save(tmp_path / "p.npy", prediction), np.save(tmp_path / "r.npy", reference)
+    assert scores(voxloom, "surface", tmp_path / "p.npy", tmp_path / "r.npy")["mean"]["score"] == pytest.approx(1)
+    assert scores(voxloom, "surface", tmp_path / "p.npy", tmp_path / "r.npy", "--ignore-label", 7)["mean"]["score"] < 0.99
+
+
+@pytest.mark.parametrize("task", ["segmentation", "surface", "instances"])
+def test_volumes_that_differ_or_hold_nan_are_refused(voxloom, tmp_path, task):
+    np.save(tmp_path / "r.npy", np.ones((3, 4, 5), np.uint8)), np.save(tmp_path / "p.npy", np.ones((3, 4, 6), np.uint8))
+    np.save(tmp_path / "nan.npy", np.full((3, 4, 5), np.nan, np.float32))
+    result = voxloom("evaluate", "--task", task, "--prediction", tmp_path / "p.npy", "--reference", tmp_path / "r.npy", check=False)
+    assert result.returncode == 1 and "3x4x6" in result.stderr and "3x4x5" in result.stderr
+    result = voxloom("evaluate", "--task", task, "--prediction", tmp_path / "nan.npy", "--reference", tmp_path / "r.npy", check=False)
+    assert result.returncode == 1 and "nan" in result.stderr.lower() and "nan.npy" in result.stderr

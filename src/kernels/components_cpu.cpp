@@ -28,79 +28,134 @@ std::vector<NeighbourRow> neighbour_rows(Connectivity connectivity) {  // those 
   throw Error("internal error: unknown connectivity", Fault::kBug);
 }
 
-// Builds runs and sets. find_runs(row, add) adds the runs of a row; connects says whether two runs that touch belong
-// together, which for a mask folds away.
-template <class FindRuns, class Connects>
-class Scan {
+// Joins the sets of runs that touch. `connects` says whether two runs that touch belong together; for a mask it folds
+// away.
+template <class Connects>
+class Joiner {
  public:
-  Scan(const Extent3& extent, Connectivity connectivity, FindRuns find_runs, Connects connects)
-      : extent_(extent), neighbours_(neighbour_rows(connectivity)), find_runs_(find_runs), connects_(connects) {}
+  Joiner(RunComponents& found, const Extent3& extent, Connectivity connectivity, Connects connects)
+      : found_(found),
+        extent_(extent),
+        neighbours_(neighbour_rows(connectivity)),
+        connects_(connects),
+        sets_(static_cast<int64_t>(found.runs.size())) {}
 
-  RunComponents run() {
-    VOX_ASSERT(extent_.x < (int64_t{1} << 31));
-    found_.rows.reserve(static_cast<size_t>(extent_.z * extent_.y + 1));
-    found_.rows.push_back(0);
-    for (int64_t z = 0; z < extent_.z; ++z) {
-      for (int64_t y = 0; y < extent_.y; ++y) {
-        find_runs_(z * extent_.y + y, [&](int64_t begin, int64_t end) {
-          add_run(static_cast<int32_t>(begin), static_cast<int32_t>(end));
-        });
-        found_.rows.push_back(static_cast<int64_t>(found_.runs.size()));
+  void run() {
+    for (int64_t z = 0; z < extent_.z; ++z)
+      for (int64_t y = 0; y < extent_.y; ++y)
         for (const NeighbourRow& side : neighbours_) join(z, y, side);
-      }
-    }
     number();
-    return std::move(found_);
   }
 
  private:
-  void add_run(int32_t begin, int32_t end) {
-    VOX_CHECK(sets_.size() < 0xffffffff, "a volume with more than 2^32 runs of voxels cannot be labelled");
-    found_.runs.push_back({begin, end, sets_.add()});
-  }
-
   void join(int64_t z, int64_t y, const NeighbourRow& side) {
     if (z + side.dz < 0 || y + side.dy < 0 || y + side.dy >= extent_.y) return;
     const int64_t row = z * extent_.y + y, other = row + side.dz * extent_.y + side.dy;
-    const auto begin_of = [&](int64_t of) { return found_.runs.data() + found_.rows[static_cast<size_t>(of)]; };
+    const Run* runs = found_.runs.data();
+    const auto begin_of = [&](int64_t of) { return runs + found_.rows[static_cast<size_t>(of)]; };
     const Run *a = begin_of(row), *a_end = begin_of(row + 1), *b = begin_of(other), *b_end = begin_of(other + 1);
-    const auto try_join = [&](const Run& mine, const Run& theirs) {
-      const bool touch = mine.begin < theirs.end + side.reach && theirs.begin < mine.end + side.reach;
-      if (touch && connects_(row, mine, other, theirs)) sets_.unite(mine.component, theirs.component);
+    const auto try_join = [&](const Run* mine, const Run* theirs) {
+      const bool touch = mine->begin < theirs->end + side.reach && theirs->begin < mine->end + side.reach;
+      if (touch && connects_(row, *mine, other, *theirs))
+        sets_.unite(static_cast<uint32_t>(mine - runs), static_cast<uint32_t>(theirs - runs));
     };
     while (a != a_end && b != b_end) {
-      try_join(*a, *b);
-      if (a->end == b->end) {  // runs of labels may follow without a gap: each may touch the other's successor
-        if (a + 1 != a_end) try_join(a[1], *b);
-        if (b + 1 != b_end) try_join(*a, b[1]);
-        ++a, ++b;
-      } else if (a->end < b->end) {
-        ++a;
-      } else {
-        ++b;
+      try_join(a, b);
+      const bool a_first = a->end <= b->end, b_first = b->end <= a->end;
+      if constexpr (Connects::kRunsMayAdjoin) {  // then each may touch the other's successor
+        if (a_first && b_first && a + 1 != a_end) try_join(a + 1, b);
+        if (a_first && b_first && b + 1 != b_end) try_join(a, b + 1);
       }
+      a += a_first;
+      b += b_first;
     }
   }
 
   // Roots are the first runs of their sets, so counting them in order numbers components by their first voxels.
   void number() {
-    std::vector<uint32_t> numbers(found_.runs.size());
     uint32_t next = 0;
     for (size_t i = 0; i < found_.runs.size(); ++i) {
       const uint32_t root = sets_.find(static_cast<uint32_t>(i));
-      numbers[i] = root == i ? next++ : numbers[root];
-      found_.runs[i].component = numbers[i];
+      found_.runs[i].component = root == i ? next++ : found_.runs[root].component;
     }
     found_.count = next;
   }
 
-  Extent3 extent_;
-  std::vector<NeighbourRow> neighbours_;
-  FindRuns find_runs_;
-  Connects connects_;
-  RunComponents found_;
+  RunComponents& found_;
+  const Extent3 extent_;
+  const std::vector<NeighbourRow> neighbours_;
+  const Connects connects_;
   UnionFind sets_;
 };
+
+void require_numbers(size_t runs) {
+  VOX_CHECK(runs < 0xffffffff, "a volume with more than 2^32 runs of voxels cannot be labelled");
+}
+
+struct AnyRuns {
+  static constexpr bool kRunsMayAdjoin = false;
+  bool operator()(int64_t, const Run&, int64_t, const Run&) const { return true; }
+};
+
+template <class T>
+struct RunsOfOneValue {
+  static constexpr bool kRunsMayAdjoin = true;
+  const T* values;
+  int64_t width;
+  bool operator()(int64_t row_a, const Run& a, int64_t row_b, const Run& b) const {
+    return values[row_a * width + a.begin] == values[row_b * width + b.begin];
+  }
+};
+
+// Where runs begin and where they end, a bit each, of 64 voxels and the one before them.
+struct Borders {
+  uint64_t begins, ends;
+};
+Borders borders_of(uint64_t bits, uint64_t carry) {
+  const uint64_t before = bits << 1 | carry;
+  return {bits & ~before, ~bits & before};
+}
+
+// Beginnings and ends are listed apart: two loops over set bits that do not wait for one another.
+void find_runs(RunComponents& found, const std::vector<uint64_t>& words, const Extent3& extent) {
+  const int64_t per_row = words_for(extent.x), rows = extent.z * extent.y;
+  size_t count = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < per_row; ++i) {
+      const uint64_t* word = words.data() + row * per_row + i;
+      count += static_cast<size_t>(std::popcount(borders_of(*word, i == 0 ? 0 : word[-1] >> 63).begins));
+    }
+    found.rows[static_cast<size_t>(row + 1)] = static_cast<int64_t>(count);
+  }
+  require_numbers(count);
+  found.runs.resize(count);
+  Run *begin = found.runs.data(), *end = begin;
+  for (int64_t row = 0; row < rows; ++row) {
+    uint64_t carry = 0;
+    for (int64_t i = 0; i < per_row; ++i) {
+      const uint64_t word = words[static_cast<size_t>(row * per_row + i)];
+      auto [begins, ends] = borders_of(word, carry);
+      for (; begins != 0; begins &= begins - 1)
+        (begin++)->begin = static_cast<int32_t>(i * 64 + std::countr_zero(begins));
+      for (; ends != 0; ends &= ends - 1) (end++)->end = static_cast<int32_t>(i * 64 + std::countr_zero(ends));
+      carry = word >> 63;
+    }
+    if (end != begin) (end++)->end = static_cast<int32_t>(extent.x);  // a run up to the row's last word's last bit
+  }
+}
+
+std::vector<uint64_t> pack_part(const uint8_t* mask, const Extent3& extent, Part part) {
+  const int64_t per_row = words_for(extent.x);
+  std::vector<uint64_t> words(static_cast<size_t>(per_row * extent.z * extent.y));
+  const uint64_t in_last = extent.x % 64 == 0 ? ~uint64_t{0} : (uint64_t{1} << (extent.x % 64)) - 1;
+  for (int64_t row = 0; row < extent.z * extent.y; ++row) {
+    uint64_t* out = words.data() + row * per_row;
+    pack_row(out, mask + row * extent.x, extent.x);
+    if (part == Part::kForeground) continue;
+    for (int64_t i = 0; i < per_row; ++i) out[i] = ~out[i] & (i + 1 == per_row ? in_last : ~uint64_t{0});
+  }
+  return words;
+}
 
 void write_labels(uint32_t* labels, const RunComponents& found, const Extent3& extent) {
   for (int64_t row = 0; row < extent.z * extent.y; ++row) {
@@ -118,19 +173,21 @@ void write_labels(uint32_t* labels, const RunComponents& found, const Extent3& e
 
 template <class T>
 int64_t label_components(uint32_t* labels, const T* values, const Extent3& extent, Connectivity connectivity) {
-  const auto find_runs = [&](int64_t row, auto&& add) {
+  VOX_ASSERT(extent.x < (int64_t{1} << 31));
+  RunComponents found;
+  found.rows.push_back(0);
+  for (int64_t row = 0; row < extent.z * extent.y; ++row) {
     const T* in = values + row * extent.x;
     for (int64_t begin = 0; begin < extent.x;) {
       int64_t end = begin + 1;
       while (end < extent.x && in[end] == in[begin]) ++end;
-      if (in[begin] != 0) add(begin, end);
+      if (in[begin] != 0) found.runs.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end), 0});
       begin = end;
     }
-  };
-  const auto connects = [&](int64_t row_a, const Run& a, int64_t row_b, const Run& b) {
-    return values[row_a * extent.x + a.begin] == values[row_b * extent.x + b.begin];
-  };
-  const RunComponents found = Scan(extent, connectivity, find_runs, connects).run();
+    require_numbers(found.runs.size());
+    found.rows.push_back(static_cast<int64_t>(found.runs.size()));
+  }
+  Joiner(found, extent, connectivity, RunsOfOneValue<T>{values, extent.x}).run();
   write_labels(labels, found, extent);
   return found.count;
 }
@@ -138,14 +195,13 @@ int64_t label_components(uint32_t* labels, const T* values, const Extent3& exten
 }  // namespace
 
 RunComponents run_components(const uint8_t* mask, const Extent3& extent, Connectivity connectivity, Part part) {
-  std::vector<uint64_t> words(static_cast<size_t>(words_for(extent.x)));
-  const uint64_t flip = part == Part::kForeground ? 0 : ~uint64_t{0};
-  const auto find_runs = [&](int64_t row, auto&& add) {
-    pack_row(words.data(), mask + row * extent.x, extent.x);
-    for_each_run(words.data(), extent.x, flip, add);
-  };
-  const auto connects = [](int64_t, const Run&, int64_t, const Run&) { return true; };
-  return Scan(extent, connectivity, find_runs, connects).run();
+  VOX_ASSERT(extent.x < (int64_t{1} << 31));
+  RunComponents found;
+  found.rows.assign(static_cast<size_t>(extent.z * extent.y + 1), 0);
+  if (extent.voxels() == 0) return found;
+  find_runs(found, pack_part(mask, extent, part), extent);
+  Joiner(found, extent, connectivity, AnyRuns{}).run();
+  return found;
 }
 
 int64_t components_cpu(uint32_t* labels, const uint8_t* mask, const Extent3& extent, Connectivity connectivity) {

@@ -25,8 +25,9 @@ class UnionFind {
     }
     return node;
   }
-  // The root of both; which of the two roots it is stays the caller's business.
+  // Returns the root of both where they were apart.
   uint32_t unite(uint32_t a, uint32_t b) {
+    if (parent_[a] == parent_[b]) return parent_[a];  // most often, once sets have grown
     a = find(a);
     b = find(b);
     if (a > b) std::swap(a, b);

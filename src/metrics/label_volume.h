@@ -18,7 +18,7 @@ int64_t slab_height(const VolumeInfo& info);
 void for_each_slab(const VolumeSource& source, ThreadPool& pool,
                    const std::function<void(const Box3& box, const std::byte* voxels)>& slab);
 
-// Labels as whole numbers from 0 to `most`. Error names the value that is none.
+// Labels are whole numbers from 0 to what the type holds. Error names the value that is none.
 std::vector<uint16_t> read_class_labels(const VolumeSource& source, ThreadPool& pool);
 std::vector<uint32_t> read_instance_labels(const VolumeSource& source, ThreadPool& pool);
 // 1 where the value is not 0. Error where a value is NaN.

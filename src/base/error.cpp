@@ -15,7 +15,7 @@ Error with_context(const std::string& context, const std::exception& cause) {
 
 void throw_system_error(const std::string& action, const std::string& path, int error_number) {
   const bool machine = error_number == ENOSPC || error_number == EDQUOT || error_number == ENOMEM ||
-                       error_number == EIO || error_number == EMFILE || error_number == ENFILE;
+                       error_number == EIO || error_number == EFBIG || error_number == EMFILE || error_number == ENFILE;
   throw Error(concat("cannot ", action, " ", path, ": ", std::strerror(error_number)),
               machine ? Fault::kMachine : Fault::kInput);
 }

@@ -1,0 +1,107 @@
+"""Prediction of whole volumes: against MONAI's sliding window, and what is written."""
+import random
+import subprocess
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from conftest import PROGRAM
+from test_train import peer_network
+from training import checkpoint, tensors, write_training
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predict")
+    recipe = write_training(folder, random.Random(3))
+    subprocess.run([PROGRAM, "train", recipe, "--run", folder / "run", "training.max_epochs=2"], check=True,
+                   capture_output=True)
+    return folder
+
+
+def peer_probabilities(trained, volume, overlap, window=16):
+    """Every window by nnU-Net's network, blended by a gaussian in double precision, one voxel at a time in spirit."""
+    weights = {name[6:]: torch.from_numpy(values) for name, values in tensors(checkpoint(trained / "run", "best")).items()
+               if name.startswith("model.")}
+    network = peer_network(weights, [4, 8]).eval()
+    image = (volume.astype(np.float64) - volume.mean()) / volume.std()
+    bell = np.exp(-0.5 * ((np.arange(window) - (window - 1) / 2) / (window / 8)) ** 2)
+    bell = np.maximum(bell[:, None, None] * bell[None, :, None] * bell, 1e-3)
+
+    def begins(size):
+        count = int(np.ceil((size - window) / (window * (1 - overlap)))) + 1
+        return [int(np.floor(0.5 + i * (size - window) / max(1, count - 1))) for i in range(count)]
+
+    total, weight = np.zeros(image.shape), np.zeros(image.shape)
+    for z in begins(image.shape[0]):
+        for y in begins(image.shape[1]):
+            for x in begins(image.shape[2]):
+                here = np.s_[z:z + window, y:y + window, x:x + window]
+                with torch.no_grad():
+                    logits = network(torch.from_numpy(image[here])[None, None].float())[0, 0].double().numpy()
+                total[here] += bell * logits
+                weight[here] += bell
+    return 1 / (1 + np.exp(-total / weight))
+
+
+@pytest.mark.parametrize("overlap", [0.5, 0.25])
+def test_windows_are_blended_as_the_formula_says(trained, voxloom, tmp_path, overlap):
+    volume = np.load(trained / "images" / "case_002.npy")
+    voxloom("predict", trained / "run", trained / "images" / "case_002.npy", "--output", tmp_path, "--probabilities",
+            "--overlap", overlap)
+    ours = tifffile.imread(tmp_path / "case_002.tif")
+    assert ours.dtype == np.float32 and ours.shape == volume.shape
+    assert np.abs(ours - peer_probabilities(trained, volume, overlap)).max() < 1e-3
+
+
+def test_labels_are_the_thresholded_probabilities(trained, voxloom, tmp_path):
+    arguments = ["predict", checkpoint(trained / "run"), trained / "images" / "case_001.npy", "--output"]
+    voxloom(*arguments, tmp_path / "p", "--probabilities")
+    probabilities = tifffile.imread(tmp_path / "p" / "case_001.tif")
+    for threshold in (0.5, 0.2, 0.8):
+        voxloom(*arguments, tmp_path / str(threshold), "--threshold", threshold)
+        labels = tifffile.imread(tmp_path / str(threshold) / "case_001.tif")
+        assert labels.dtype == np.uint8
+        clear = np.abs(probabilities - threshold) > 1e-5
+        assert np.array_equal(labels[clear], (probabilities > threshold)[clear])
+
+
+def test_a_volume_smaller_than_the_window_keeps_its_size(trained, voxloom, tmp_path):
+    np.save(tmp_path / "small.npy", np.load(trained / "images" / "case_000.npy")[:5, :, :9])
+    voxloom("predict", trained / "run", tmp_path / "small.npy", "--output", tmp_path)
+    assert tifffile.imread(tmp_path / "small.tif").shape == (5, 26, 9)
+
+
+def test_spacing_goes_with_the_prediction(trained, voxloom, tmp_path):
+    import nibabel
+    volume = np.load(trained / "images" / "case_000.npy")
+    affine = np.diag([0.5, 0.75, 2.0, 1.0])
+    nibabel.save(nibabel.Nifti1Image(volume.transpose(2, 1, 0), affine), tmp_path / "scan.nii.gz")
+    voxloom("predict", trained / "run", tmp_path / "scan.nii.gz", "--output", tmp_path)
+    import json
+    told = json.loads(voxloom("inspect", tmp_path / "scan.tif", "--json").stdout)
+    assert told["spacing"] == pytest.approx([2.0, 0.75, 0.5])
+    np.save(tmp_path / "plain.npy", volume)
+    voxloom("predict", trained / "run", tmp_path / "plain.npy", "--output", tmp_path)
+    assert np.array_equal(tifffile.imread(tmp_path / "plain.tif"), tifffile.imread(tmp_path / "scan.tif"))
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["missing.npy"], "missing.npy"),
+    ([], "--split"),
+    (["--split", "nothing"], "train, validation or test"),
+])
+def test_wrong_input_is_one_clear_sentence(trained, voxloom, tmp_path, arguments, words):
+    result = voxloom("predict", trained / "run", *arguments, "--output", tmp_path, check=False)
+    assert result.returncode == 1 and words in result.stderr
+    assert voxloom("predict", tmp_path / "no-run", "a.npy", "--output", tmp_path, check=False).returncode == 1
+
+
+def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
+    voxloom("predict", trained / "run", "--split", "validation", "--output", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["case_002.tif"]
+    result = voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only")
+    assert "predictions" in result.stdout
+    assert np.array_equal(tifffile.imread(trained / "run" / "predictions" / "case_002.tif"),
+                          tifffile.imread(tmp_path / "case_002.tif"))

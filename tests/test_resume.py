@@ -1,0 +1,159 @@
+"""A run that was stopped, by whatever means and with whatever threads, ends as one that never was."""
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import PROGRAM
+from training import assert_same_weights, checkpoint, record, rows, write_training
+
+LONG = ["training.max_epochs=4", "training.iterations_per_epoch=25", "training.ema=0.9", "training.schedule=plateau",
+        "system.compute_threads=2"]
+
+
+def start(recipe, run, *options):
+    return subprocess.Popen([PROGRAM, "train", recipe, "--run", run, *options], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(run, steps, process):
+    """Until the run has done this many steps; its record says so about once a second, its log at every log step."""
+    while process.poll() is None:
+        if run.joinpath("metrics.csv").exists() and any(int(row["step"]) >= steps for row in rows(run)):
+            return
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    import random
+    folder = tmp_path_factory.mktemp("resume")
+    recipe = write_training(folder, random.Random(2))
+    process = start(recipe, folder / "run", *LONG)
+    assert process.wait() == 0, process.stderr.read()
+    return folder
+
+
+def test_stops_at_random_steps_with_other_threads_change_no_bit(unbroken, draw, tmp_path):
+    run = tmp_path / "run"
+    statuses = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
+    stops = sorted(draw.sample(range(3, 95), 5))
+    for number, stop in enumerate(stops):
+        how = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL][number % 3]
+        process = start(unbroken / "recipe.yaml", run, *LONG, f"data.num_workers={draw.randrange(1, 5)}",
+                        "monitor.log_every=1", f"data.prefetch_factor={draw.randrange(1, 4)}")
+        wait_for_steps(run, stop, process)
+        process.send_signal(how)
+        error = process.communicate()[1]
+        assert process.returncode in (statuses[how], 0), error
+    process = start(unbroken / "recipe.yaml", run, *LONG, "data.num_workers=3")
+    assert process.wait() == 0, process.stderr.read()
+    assert_same_weights(checkpoint(run), checkpoint(unbroken / "run"))
+    steps = [int(row["step"]) for row in rows(run)]
+    assert steps == sorted(set(steps))
+    processes = [one for one in record(run)["processes"] if one["last_step"]]
+    assert processes[-1]["last_step"] == 100
+    for before, after in zip(processes, processes[1:]):
+        assert after["first_step"] <= before["last_step"] + 1
+        if not before["how"].startswith("killed"):
+            assert after["first_step"] == before["last_step"] + 1  # what was done is not done again
+
+
+def test_sigusr1_saves_and_goes_on_and_sighup_is_nothing(unbroken, tmp_path):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, *LONG, "training.iterations_per_epoch=100", "monitor.log_every=1",
+                    "--force")
+    wait_for_steps(run, 3, process)
+    assert not checkpoint(run).exists()
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGUSR1)
+    while not checkpoint(run).exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    step = len(rows(run))
+    wait_for_steps(run, step + 3, process)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+
+
+def test_two_processes_cannot_write_one_run(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, *LONG, "monitor.log_every=1")
+    wait_for_steps(run, 1, process)
+    second = voxloom("train", unbroken / "recipe.yaml", "--run", run, *LONG, check=False)
+    assert second.returncode == 1 and str(run) in second.stderr
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+
+
+def test_a_changed_configuration_is_shown_and_refused(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, *LONG, "monitor.log_every=1")
+    wait_for_steps(run, 2, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    refused = voxloom("train", unbroken / "recipe.yaml", "--run", run, *LONG, "training.lr=0.5", check=False)
+    assert refused.returncode == 1
+    assert "training.lr" in refused.stderr and "0.5" in refused.stderr and "--force" in refused.stderr
+    forced = voxloom("train", unbroken / "recipe.yaml", "--run", run, *LONG[2:], "training.max_epochs=1",
+                     "training.iterations_per_epoch=6", "--force")
+    assert "training.max_epochs" in forced.stderr
+
+
+def test_a_finished_run_says_how_to_go_on(unbroken, voxloom):
+    before = checkpoint(unbroken / "run").read_bytes()
+    again = voxloom("train", unbroken / "recipe.yaml", "--run", unbroken / "run", *LONG)
+    assert "max_epochs" in again.stdout
+    assert checkpoint(unbroken / "run").read_bytes() == before
+
+
+def test_voxloom_stop_ends_a_run_that_then_goes_on(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, *LONG, "training.iterations_per_epoch=400", "monitor.log_every=1",
+                    "--force")
+    wait_for_steps(run, 2, process)
+    voxloom("stop", run)
+    assert process.wait(timeout=60) == 0
+    assert record(run)["state"] == "stopped"
+    assert checkpoint(run).exists()
+
+
+def test_a_checkpoint_can_start_a_run_of_its_own(unbroken, voxloom, tmp_path):
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *LONG, "training.save_every=1",
+            "training.keep_last=0", "training.max_epochs=2", "training.iterations_per_epoch=4")
+    options = [*LONG, "training.save_every=1", "training.keep_last=0", "training.max_epochs=2",
+               "training.iterations_per_epoch=4"]
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "branch", *options, "--resume",
+            checkpoint(tmp_path / "run", "epoch-0001"))
+    assert record(tmp_path / "branch")["processes"][-1]["first_step"] == 5
+    assert_same_weights(checkpoint(tmp_path / "run"), checkpoint(tmp_path / "branch"))
+
+
+def test_never_starts_anew_and_keeps_what_was_there(unbroken, voxloom, tmp_path):
+    options = [*LONG, "training.max_epochs=1", "training.iterations_per_epoch=3"]
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *options)
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *options, "--resume", "never")
+    assert record(tmp_path / "run")["processes"][-1]["first_step"] == 1
+    assert (tmp_path / "run" / "checkpoints-before-1" / "last.safetensors").exists()
+    assert [row["step"] for row in rows(tmp_path / "run", "val")] == ["3"]
+
+
+def test_threads_stay_within_the_cpus_of_the_recipe(unbroken, tmp_path):
+    import pathlib
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, "system.num_cpus=2", "data.num_workers=8", "training.max_epochs=3",
+                    "training.iterations_per_epoch=50", "monitor.log_every=1")
+    wait_for_steps(run, 1, process)
+    most = samples = 0
+    while process.poll() is None:
+        states = []
+        for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+            try:
+                states.append((task / "stat").read_text().rpartition(") ")[2].split()[0])
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        most, samples = max(most, states.count("R")), samples + 1
+    assert process.returncode == 0, process.stderr.read()
+    # The thread that writes checkpoints and the one that keeps the status run for moments.
+    assert samples > 20 and most <= 2 + 1

@@ -1,0 +1,197 @@
+"""Training: against PyTorch with the same batches, and what it promises about batches, bad steps and its command line."""
+import json
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from dynamic_network_architectures.architectures.unet import PlainConvUNet
+from safetensors.torch import load_file
+from training import checkpoint, dice, record, rows, tensors, write_training
+
+
+def peer_network(weights, filters):
+    """nnU-Net's own network with the weights that a run started from."""
+    network = PlainConvUNet(1, len(filters), filters, torch.nn.Conv3d, 3, [1] + [2] * (len(filters) - 1), 2, 1, 2,
+                            conv_bias=True, norm_op=torch.nn.InstanceNorm3d,
+                            norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=torch.nn.LeakyReLU,
+                            nonlin_kwargs={"inplace": True})
+    missing, unexpected = network.load_state_dict(weights, strict=False)
+    assert not unexpected and all("decoder.encoder" in name or "all_modules" in name for name in missing)
+    return network
+
+
+def peer_loss(logits, label):
+    """Soft Dice of each sample + binary cross entropy, over the voxels that somebody labelled."""
+    valid, target = (label != 2).float(), (label == 1).float()
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    entropy = (entropy * valid).sum() / valid.sum()
+    probability, target, axes = torch.sigmoid(logits) * valid, target * valid, (1, 2, 3, 4)
+    overlap = (2 * (probability * target).sum(axes) + 1e-5) / (probability.sum(axes) + target.sum(axes) + 1e-5)
+    return entropy + 1 - overlap.mean()
+
+
+def test_the_loss_curve_is_that_of_pytorch(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    run, batches = tmp_path / "run", tmp_path / "batches"
+    voxloom("train", recipe, "--run", run, "--export-batches", batches, "training.max_epochs=1",
+            "training.iterations_per_epoch=50", "monitor.log_every=1", "training.warmup_steps=0", "training.lr=0.003")
+    ours = np.array([float(row["loss"]) for row in rows(run)])
+    network = peer_network(load_file(batches / "weights.safetensors"), [4, 8])
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.003, weight_decay=1e-5)
+    schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=50, power=0.9)
+    peers = []
+    for step in range(50):
+        image = torch.from_numpy(np.load(batches / f"{2 * step}.image.npy"))
+        label = torch.from_numpy(np.load(batches / f"{2 * step}.label.npy"))
+        loss = peer_loss(network(image), label)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 12)
+        optimizer.step()
+        schedule.step()
+        peers.append(loss.item())
+    assert len(ours) == 50 and ours[-1] < 0.8 * ours[0]
+    assert np.abs(ours - peers).max() < 1e-3
+
+
+def test_one_patch_is_learnt_by_heart(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    image = np.load(tmp_path / "images" / "case_000.npy")[4:20, 4:20, 4:20]
+    label = np.load(tmp_path / "labels" / "case_000.npy")[4:20, 4:20, 4:20]
+    np.save(tmp_path / "images" / "case_000.npy", image)
+    np.save(tmp_path / "labels" / "case_000.npy", label)
+    voxloom("train", recipe, "--run", tmp_path / "run", "data.train=[case_000]", "augmentation.enabled=false",
+            "data.batch_size=1", "training.max_epochs=1", "training.iterations_per_epoch=250", "model.filters=8,16",
+            "training.lr=0.02", "validation.every=0")
+    voxloom("predict", tmp_path / "run", tmp_path / "images" / "case_000.npy", "--output", tmp_path / "out")
+    assert dice(tifffile.imread(tmp_path / "out" / "case_000.tif"), label) >= 0.99
+
+
+def relative_l2(a, b):
+    return np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-12)
+
+
+def test_accumulation_is_the_large_batch(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    # SGD: Adam divides by the gradient's size, and would blow the rounding of a vanishing one up to a whole step.
+    options = ["training.max_epochs=1", "training.iterations_per_epoch=8", "training.optimizer=sgd",
+               "data.ignore_label=-1", "validation.every=0"]
+    for path in (tmp_path / "labels").iterdir():
+        label = np.load(path)
+        np.save(path, np.where(label == 2, 0, label).astype(np.uint8))
+    voxloom("train", recipe, "--run", tmp_path / "large", *options, "data.batch_size=4")
+    voxloom("train", recipe, "--run", tmp_path / "parts", *options, "data.batch_size=2", "training.accumulate=2")
+    voxloom("train", recipe, "--run", tmp_path / "singles", *options, "data.batch_size=1", "training.accumulate=4")
+    large = tensors(checkpoint(tmp_path / "large"))
+    for other in ("parts", "singles"):
+        for name, values in tensors(checkpoint(tmp_path / other)).items():
+            assert relative_l2(values, large[name]) < 1e-4, (other, name)
+
+
+def test_prediction_is_that_of_pytorch_with_the_averaged_weights(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.ema=0.9", "training.max_epochs=1",
+            "inference.window=24,24,24")
+    volume = np.load(tmp_path / "images" / "case_002.npy")[:24, :24, :24]
+    np.save(tmp_path / "crop.npy", volume)
+    voxloom("predict", tmp_path / "run", tmp_path / "crop.npy", "--output", tmp_path / "out", "--probabilities")
+    ours = tifffile.imread(tmp_path / "out" / "crop.tif")
+    stored = tensors(checkpoint(tmp_path / "run"))
+    image = (volume.astype(np.float64) - volume.mean()) / volume.std()  # one window, so nothing is blended
+    peers = {}
+    for kind in ("ema", "model"):
+        weights = {name[len(kind) + 1:]: torch.from_numpy(values) for name, values in stored.items()
+                   if name.startswith(kind + ".")}
+        with torch.no_grad():
+            logits = peer_network(weights, [4, 8]).eval()(torch.from_numpy(image)[None, None].float())
+        peers[kind] = torch.sigmoid(logits)[0, 0].numpy()
+    assert np.abs(ours - peers["ema"]).max() < 1e-3
+    assert np.abs(ours - peers["model"]).max() > 1e-3
+
+
+def test_steps_that_are_not_finite_change_nothing_and_stop_the_run(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    huge = np.load(tmp_path / "images" / "case_001.npy").astype(np.float32) * np.float32(1e36)  # finite, until summed
+    np.save(tmp_path / "images" / "case_001.npy", huge)
+    result = voxloom("train", recipe, "--run", tmp_path / "run", "data.preprocess=[]", "training.max_bad_steps=3",
+                     "training.max_epochs=1", "training.iterations_per_epoch=200", check=False)
+    assert result.returncode == 1
+    assert "3 steps in a row" in result.stderr and "loss." in result.stderr and "case_001" in result.stderr
+    bad = [json.loads(line) for line in (tmp_path / "run" / "bad_steps.jsonl").read_text().splitlines()]
+    assert len(bad) >= 3
+    for one in bad:
+        assert one["samples"] == [2 * (one["step"] - 1), 2 * (one["step"] - 1) + 1]
+        assert "case_001" in one["cases"]
+    steps = [one["step"] for one in bad]
+    assert steps[-1] - steps[-3] == 2
+    assert record(tmp_path / "run")["state"] == "failed"
+    assert all(np.isfinite(values).all() for values in tensors(checkpoint(tmp_path / "run")).values())
+
+
+def test_a_rehearsal_leaves_nothing_behind_and_tells_the_times(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    result = voxloom("train", recipe, "--fast-dev-run", "4", "training.max_epochs=7", cwd=tmp_path)
+    for words in ("step ", "epoch ", "total ", "steps that fit", "median of 4", "7 epochs", "10 steps"):
+        assert words in result.stdout, words
+    assert not (tmp_path / "runs").exists()
+    result = voxloom("train", "--fast-dev-run", recipe, "training.max_epochs=7", cwd=tmp_path)
+    assert "median of 10" in result.stdout
+
+
+def test_a_dry_run_prints_a_recipe_that_reads_back_to_itself(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    first = voxloom("train", recipe, "--dry-run", "training.lr=0.125").stdout
+    (tmp_path / "resolved.yaml").write_text(first)
+    assert "lr: 0.125" in first
+    assert voxloom("train", tmp_path / "resolved.yaml", "--dry-run").stdout == first
+
+
+@pytest.mark.parametrize("arguments, status, words", [
+    (["system.num_gpus=2"], 1, "one GPU"),
+    (["data.patch_size=15,16,16"], 1, "15"),
+    (["--device", "tpu"], 1, "cpu, cuda"),
+    (["--no-such-option"], 2, "no-such-option"),
+    (["training.lrr=1"], 1, "training.lr"),
+    (["one", "two"], 2, "one"),
+])
+def test_wrong_input_is_one_clear_sentence(voxloom, draw, tmp_path, arguments, status, words):
+    recipe = write_training(tmp_path, draw)
+    result = voxloom("train", recipe, *arguments, "--run", tmp_path / "run", check=False)
+    assert result.returncode == status and words in result.stderr, result.stderr
+
+
+def test_a_run_without_a_name_gets_the_next_number(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    for _ in range(2):
+        voxloom("train", recipe, "training.max_epochs=1", "training.iterations_per_epoch=2", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["recipe-001", "recipe-002"]
+
+
+def test_an_epoch_may_be_a_duration_and_is_fixed_once_measured(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.iterations_per_epoch=1s", "training.max_epochs=2")
+    from training import metadata
+    facts = metadata(checkpoint(tmp_path / "run"))
+    assert int(facts["step"]) == 2 * int(facts["steps_per_epoch"]) > 0
+
+
+def test_early_stopping_and_best_by_a_metric(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.early_stop=2", "training.lr=1e-30",
+            "training.max_epochs=20", "training.iterations_per_epoch=2", "validation.metric=loss",
+            "training.warmup_steps=0")
+    scores = rows(tmp_path / "run", "val")
+    assert len(scores) == 3  # nothing is learnt: the first is the best, two more without gain end it
+    assert {"dice", "iou", "loss"} <= {name for name, value in scores[0].items() if value}
+
+
+def test_validation_by_sliding_window(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "validation.mode=sliding_window", "training.max_epochs=1",
+            "training.ema=0.5")
+    voxloom("predict", tmp_path / "run", "--split", "validation", "--output", tmp_path / "out")
+    expected = dice(tifffile.imread(tmp_path / "out" / "case_002.tif"), np.load(tmp_path / "labels" / "case_002.npy"))
+    assert float(rows(tmp_path / "run", "val")[-1]["dice"]) == pytest.approx(expected, abs=1e-6)
+    assert list((tmp_path / "run" / "images").glob("*.png"))
+    assert (tmp_path / "run" / "report.html").exists()

@@ -23,7 +23,6 @@ vox_codec(zstd zstd.h zstd)
 vox_codec(lz4 lz4.h lz4)
 vox_codec(blosc blosc.h blosc)              # only for blosclz inside Zarr
 vox_codec(libdeflate libdeflate.h deflate)  # twice the speed of zlib
-vox_codec(png png.h png)
 vox_codec(hdf5 hdf5.h hdf5_serial hdf5)
 
 if(TARGET yaml-cpp::yaml-cpp)

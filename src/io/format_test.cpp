@@ -156,7 +156,7 @@ TEST_F(Formats, ChannelsComeBackOrAreRefused) {
 
 TEST_F(Formats, ABoxEqualsThatPartOfTheWhole) {
   for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
-    const Volume volume = random_volume(DType::kInt16, 1);
+    const Volume volume = random_volume(DType::kUInt16, 1);
     write_volume(path, volume, options);
     const auto reader = open_volume(path);
     const Extent3 extent = volume.info.extent;
@@ -166,12 +166,12 @@ TEST_F(Formats, ABoxEqualsThatPartOfTheWhole) {
         box.begin[axis] = random_.below(extent[axis]);
         box.end[axis] = box.begin[axis] + 1 + random_.below(extent[axis] - box.begin[axis]);
       }
-      std::vector<int16_t> part(static_cast<size_t>(box.voxels())), expected;
+      std::vector<uint16_t> part(static_cast<size_t>(box.voxels())), expected;
       reader->read(box, 0, reinterpret_cast<std::byte*>(part.data()));
       for (int64_t z = box.begin.z; z < box.end.z; ++z)
         for (int64_t y = box.begin.y; y < box.end.y; ++y)
           for (int64_t x = box.begin.x; x < box.end.x; ++x)
-            expected.push_back(volume.as<int16_t>()[(z * extent.y + y) * extent.x + x]);
+            expected.push_back(volume.as<uint16_t>()[(z * extent.y + y) * extent.x + x]);
       ASSERT_EQ(part, expected) << box << " of " << extent;
     }
   });
@@ -222,9 +222,10 @@ TEST_F(Formats, AFileCutAnywhereIsAnErrorUnlessNoVoxelIsLost) {
 
 TEST_F(Formats, AChangedByteNeverCrashesNorAsksForMoreMemoryThanTheFileCanFill) {
   constexpr int64_t kMostExpansion = 5000;  // lzw: 12 bits stand for at most 4096 bytes; deflate 1032:1
-  for_each_kind_of_file([&](const FormatEntry&, const std::string& path, const WriteOptions& options) {
+  for_each_kind_of_file([&](const FormatEntry& entry, const std::string& path, const WriteOptions& options) {
     write_volume(path, random_volume(DType::kUInt16, 1), options);
-    const bool folder = fs::is_directory(path);  // where chunks that are not there count as zeros, and take no room
+    // Where chunks that were never written count as zeros, a small file may rightly claim any size.
+    const bool sparse = entry.name == "zarr" || entry.name == "hdf5";
     constexpr int64_t kEnough = 64 << 20;
     for (int repeat = 0; repeat < 60; ++repeat) {
       const std::string file = a_file_of(path, random_), complete = read_file(file);
@@ -235,7 +236,7 @@ TEST_F(Formats, AChangedByteNeverCrashesNorAsksForMoreMemoryThanTheFileCanFill) 
       put(file, damaged);
       try {
         const auto reader = open_volume(path);
-        if (!folder) {
+        if (!sparse) {
           ASSERT_LE(reader->info().bytes(), kMostExpansion * static_cast<int64_t>(damaged.size())) << "byte " << place;
         }
         if (reader->info().bytes() < kEnough) read_volume(path);

@@ -3,8 +3,8 @@
 
 namespace vox::h5 {
 
-std::unique_lock<std::mutex> lock_library() {
-  static std::mutex mutex;
+std::unique_lock<std::recursive_mutex> lock_library() {
+  static std::recursive_mutex mutex;
   std::unique_lock lock(mutex);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // by thread: errors are ours to report
   return lock;

@@ -12,7 +12,8 @@
 namespace vox::h5 {
 
 // The library is not reentrant, or has one lock for everything: this one is held around every call.
-std::unique_lock<std::mutex> lock_library();
+// Recursive, because a reader that fails while it is made is destroyed by the lock's holder, and closes its handles.
+std::unique_lock<std::recursive_mutex> lock_library();
 
 template <herr_t (*Close)(hid_t)>
 class Handle {

@@ -92,7 +92,7 @@ double dose_at(const Anatomy& anatomy, const double (&at)[3]) {
     const double angle = std::atan2(at[1] - target.centre[1], at[0] - target.centre[0]);
     const double along_axis = std::abs(at[2] - target.centre[2]) / target.half[2];
     const double beam = 0.5 + 0.5 * std::cos(kBeams * angle);
-    const double reach = 0.45 + 0.9 * beam * std::exp(-std::max(0.0, along_axis - 0.8) * 4);
+    const double reach = 0.8 + 0.9 * beam * std::exp(-std::max(0.0, along_axis - 0.8) * 1.5);
     const double share = 1 / (1 + std::pow(beyond / reach, 2));
     dose = std::max(dose, kPrescription[i - 7] * share * share);
   }

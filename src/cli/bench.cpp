@@ -132,6 +132,7 @@ const std::vector<CommandEntry>& all_benchmarks() {
       {"data", "The data path of a recipe: patches a second, memory, hash", define_bench_data},
       {"gather", "Rotating and scaling a patch, on one core", define_bench_gather},
       {"io", "Reading volumes from files", define_io},
+      {"openkbp", "OpenKBP patients, CSV to compact form", define_bench_openkbp},
       {"step", "A training step without its data path", define_bench_step},
   };
   return entries;

@@ -18,6 +18,7 @@ void print_results(const nlohmann::json& results, bool as_json);
 void define_bench_augment(CLI::App& command);
 void define_bench_data(CLI::App& command);
 void define_bench_step(CLI::App& command);
+void define_bench_openkbp(CLI::App& command);
 void define_bench_gather(CLI::App& command);
 
 }  // namespace vox::cli

@@ -223,8 +223,8 @@ __m256 nearest_lanes(const RowPlan<T>& plan, const __m256 (&at)[3]) {
   return _mm256_fmadd_ps(_mm256_set1_ps(plan.source.scale), stored, _mm256_set1_ps(plan.source.offset));
 }
 
-// The label of the largest weight. Where eight voxels see no more than two labels each, both weights are interpolated
-// side by side; anything else is left to the definition.
+// The label of the largest weight. Where eight voxels see no more than two labels each, one weight decides; anything
+// else is left to the definition.
 template <class T>
 __m256 label_lanes(const RowPlan<T>& plan, const __m256 (&at)[3]) {
   const Lanes lanes = lanes_of(plan, at);
@@ -237,24 +237,19 @@ __m256 label_lanes(const RowPlan<T>& plan, const __m256 (&at)[3]) {
     low = _mm256_min_ps(low, _mm256_min_ps(taps[i].low, taps[i].high));
     high = _mm256_max_ps(high, _mm256_max_ps(taps[i].low, taps[i].high));
   }
+  __m256 two_labels = _mm256_cmp_ps(low, low, _CMP_EQ_OQ);
   const __m256 one = _mm256_set1_ps(1.0f);
-  __m256 two_labels = _mm256_cmp_ps(low, low, _CMP_EQ_OQ), weight[2];
-  const __m256 label[2] = {low, high};
-  for (int which = 0; which < 2; ++which) {
-    const auto along_x = [&](const Pair& pair) {
-      const __m256 a = _mm256_and_ps(_mm256_cmp_ps(pair.low, label[which], _CMP_EQ_OQ), one);
-      const __m256 b = _mm256_and_ps(_mm256_cmp_ps(pair.high, label[which], _CMP_EQ_OQ), one);
-      return mix_lanes<false>(a, b, lanes.fraction[2]);
-    };
-    const __m256 near = mix_lanes<false>(along_x(taps[0]), along_x(taps[1]), lanes.fraction[1]);
-    const __m256 far = mix_lanes<false>(along_x(taps[2]), along_x(taps[3]), lanes.fraction[1]);
-    weight[which] = mix_lanes<false>(near, far, lanes.fraction[0]);
-  }
-  for (const Pair& pair : taps)
-    for (const __m256 tap : {pair.low, pair.high})
-      two_labels = _mm256_and_ps(
-          two_labels, _mm256_or_ps(_mm256_cmp_ps(tap, low, _CMP_EQ_OQ), _mm256_cmp_ps(tap, high, _CMP_EQ_OQ)));
-  const __m256 chosen = _mm256_blendv_ps(low, high, _mm256_cmp_ps(weight[1], weight[0], _CMP_GT_OQ));
+  const auto is_high = [&](__m256 tap) {
+    const __m256 equal = _mm256_cmp_ps(tap, high, _CMP_EQ_OQ);
+    two_labels = _mm256_and_ps(two_labels, _mm256_or_ps(equal, _mm256_cmp_ps(tap, low, _CMP_EQ_OQ)));
+    return _mm256_and_ps(equal, one);
+  };
+  __m256 row[4];
+  for (int i = 0; i < 4; ++i) row[i] = mix_lanes<false>(is_high(taps[i].low), is_high(taps[i].high), lanes.fraction[2]);
+  const __m256 near = mix_lanes<false>(row[0], row[1], lanes.fraction[1]);
+  const __m256 far = mix_lanes<false>(row[2], row[3], lanes.fraction[1]);
+  const __m256 weight = mix_lanes<false>(near, far, lanes.fraction[0]);
+  const __m256 chosen = _mm256_blendv_ps(low, high, _mm256_cmp_ps(weight, _mm256_set1_ps(0.5f), _CMP_GT_OQ));
   const int known = plan.source.scaled ? 0 : _mm256_movemask_ps(two_labels);  // labels that are scaled are no labels
   return known == 0xff ? chosen : labels_by_definition(plan, at, chosen, known);
 }

@@ -125,16 +125,28 @@ VOX_HOST_DEVICE float gather_linear(const GatherSource<T>& source, float z, floa
   return mix_corners(corner, taps.fraction);
 }
 
+VOX_HOST_DEVICE float label_weight(const float (&corner)[8], const float (&fraction)[3], float label) {
+  float is_label[8];
+  for (int i = 0; i < 8; ++i) is_label[i] = corner[i] == label ? 1.0f : 0.0f;
+  return mix_corners(is_label, fraction);
+}
+
 template <class T>
 VOX_HOST_DEVICE float gather_label(const GatherSource<T>& source, float z, float y, float x) {
   const LinearTaps taps = taps_at(source, z, y, x);
-  float corner[8], best_label = 0.0f, best_weight = -1.0f;
+  float corner[8];
   read_corners(source, taps, corner);
-  for (int i = 0; i < 8; ++i) {
-    const float label = corner[i];
-    float is_label[8];
-    for (int k = 0; k < 8; ++k) is_label[k] = corner[k] == label ? 1.0f : 0.0f;
-    const float weight = mix_corners(is_label, taps.fraction);
+  float low = corner[0], high = corner[0];
+  for (const float label : corner) {
+    low = label < low ? label : low;
+    high = label > high ? label : high;
+  }
+  bool two_labels = true;
+  for (const float label : corner) two_labels = two_labels && (label == low || label == high);
+  if (two_labels) return label_weight(corner, taps.fraction, high) > 0.5f ? high : low;
+  float best_label = 0.0f, best_weight = -1.0f;
+  for (const float label : corner) {
+    const float weight = label_weight(corner, taps.fraction, label);
     if (weight < best_weight || (weight == best_weight && label >= best_label)) continue;
     best_label = label;
     best_weight = weight;

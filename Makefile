@@ -48,7 +48,7 @@ tidy: build
 	@git ls-files 'src/base/*.cpp' 'src/io/*.cpp' 'src/volume/*.cpp' | xargs -n1 clang-tidy -p build --quiet
 
 reference: build
-	@for what in networks losses metrics formats transforms targets commands options; do \
+	@for what in $$(ls docs/reference | sed 's/\.md$$//'); do \
 	  build/voxloom list $$what --markdown > docs/reference/$$what.md || exit 1; done
 
 gpu-compile:

@@ -95,6 +95,8 @@ const std::vector<Listing>& all_listings() {
       {"metrics", "Scores of each task", metrics},
       {"formats", "File formats of volumes", formats},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
+      {"targets", "What losses ask for beyond the label itself",
+       [] { return std::vector<Table>{{{"name", "help"}, {}}}; }, "No loss of this build asks for one."},
       {"samplers", "Ways to choose where patches are cut", [] { return names_and_help(all_samplers()); }},
       {"commands", "Commands of this program", [] { return names_and_help(all_commands()); }},
       {"options", "Options of a recipe", options, kAboutOptions},

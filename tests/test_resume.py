@@ -98,6 +98,7 @@ def test_a_changed_configuration_is_shown_and_refused(unbroken, voxloom, tmp_pat
     refused = voxloom("train", unbroken / "recipe.yaml", "--run", run, *LONG, "training.lr=0.5", check=False)
     assert refused.returncode == 1
     assert "training.lr" in refused.stderr and "0.5" in refused.stderr and "--force" in refused.stderr
+    assert record(run)["state"] == "stopped"  # as before: nothing was done to it
     forced = voxloom("train", unbroken / "recipe.yaml", "--run", run, *LONG[2:], "training.max_epochs=1",
                      "training.iterations_per_epoch=6", "--force")
     assert "training.max_epochs" in forced.stderr

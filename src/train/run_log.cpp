@@ -46,7 +46,8 @@ RunLog::RunLog(RunWriter& writer, const Options& options, const std::vector<std:
       options_(options),
       metrics_(writer.folder().metrics(), extra_columns(terms)),
       quiet_(options.monitor.progress == "off"),
-      progress_(progress_options(options.monitor.progress)) {}
+      progress_(progress_options(options.monitor.progress)),
+      rss_gb_(resident_gb()) {}
 
 void RunLog::resume_after(int64_t step) {
   metrics_.cut_after(step);

@@ -25,6 +25,11 @@ RunFolder open_run(const TrainRequest& request) {
   return RunFolder::create("runs", stem.empty() ? "run" : stem);
 }
 
+std::optional<RunRecord> former_record(const TrainRequest& request) {
+  if (request.run.empty() || !RunFolder::is_run(request.run)) return std::nullopt;
+  return read_record(RunFolder::open(request.run));
+}
+
 void use_threads(int compute) {
   at::set_num_threads(compute);
   static const bool once = [] {
@@ -85,6 +90,7 @@ class Session {
         options_(request.config.options),
         device_(choose_device(request.device, options_.system)),
         threads_(plan_threads(options_, device_.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu)),
+        former_(former_record(request)),
         writer_(open_run(request), {.commit = request.commit,
                                     .command = request.command,
                                     .libraries = {{"torch", TORCH_VERSION}},
@@ -96,8 +102,11 @@ class Session {
       return run_guarded();
     } catch (const std::exception& error) {
       writer_.log(concat("failed: ", error.what()));
-      writer_.finish(RunState::kFailed, error.what());
-      if (learner_.network) write_report_quietly();
+      if (former_ && !schedule_)  // refused before anything was done: the run is what it was
+        writer_.finish(former_->state, former_->reason);
+      else
+        writer_.finish(RunState::kFailed, error.what());
+      if (schedule_) write_report_quietly();
       throw;
     }
   }
@@ -114,7 +123,9 @@ class Session {
   }
 
   bool is_finished(const TrainState& state) const {
-    return state.stopped_early || state.step >= options_.training.max_epochs * state.steps_per_epoch;
+    const int64_t patience = options_.training.early_stop;
+    const bool early = state.stopped_early && patience > 0 && state.validations_without_gain >= patience;
+    return early || state.step >= options_.training.max_epochs * state.steps_per_epoch;
   }
 
   TrainOutcome already_finished(const TrainState& state) {
@@ -130,6 +141,7 @@ class Session {
     write_file(writer_.folder().config(), to_yaml(options_));
     for (const std::string& warning : request_.config.warnings) log_.warn(warning);
     if (point) state_ = point->state;
+    state_.stopped_early = false;
     if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;
     use_threads(threads_.compute);
     make_deterministic(options_.training);
@@ -261,6 +273,7 @@ class Session {
   SignalWatch signals_;
   at::Device device_;
   ThreadPlan threads_;
+  std::optional<RunRecord> former_;  // of a run that was there before
   RunWriter writer_;
   RunLog log_;
   std::unique_ptr<ThreadPool> pool_;

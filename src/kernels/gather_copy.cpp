@@ -13,7 +13,7 @@ constexpr int64_t kPadding = -1;
 
 struct CopyTables {
   std::vector<int64_t> offset[3];  // by output axis: elements from source.data, or kPadding
-  bool x_is_contiguous = true;     // neighbours along output x are neighbours in memory, and none is padding
+  int x_step = 0;  // 1, -1: neighbours along output x are neighbours in memory, in this order, and none is padding
 };
 
 // The output axis that source axis `axis` follows.
@@ -21,6 +21,12 @@ int followed_axis(const GatherMap& map, int axis) {
   for (int out = 0; out < 3; ++out)
     if (map.matrix[axis][out] != 0) return out;
   return -1;
+}
+
+bool runs_by(int step, const std::vector<int64_t>& offsets) {
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (offsets[i] == kPadding || offsets[i] != offsets[0] + step * static_cast<int64_t>(i)) return false;
+  return true;
 }
 
 template <class T>
@@ -35,10 +41,8 @@ CopyTables make_tables(const Extent3& output, const GatherSource<T>& source, con
       tables.offset[out].push_back(voxel < 0 ? kPadding : (voxel - source.begin[axis]) * source.stride[axis]);
     }
   }
-  const std::vector<int64_t>& along_x = tables.offset[2];
-  for (size_t i = 0; i < along_x.size(); ++i)
-    tables.x_is_contiguous =
-        tables.x_is_contiguous && along_x[i] == along_x[0] + static_cast<int64_t>(i) && along_x[i] != kPadding;
+  for (const int step : {1, -1})
+    if (runs_by(step, tables.offset[2])) tables.x_step = step;
   return tables;
 }
 
@@ -46,9 +50,12 @@ template <class T>
 void copy_row(float* row, const GatherSource<T>& source, int64_t base, const CopyTables& tables) {
   const std::vector<int64_t>& along_x = tables.offset[2];
   const int64_t count = static_cast<int64_t>(along_x.size());
-  if (tables.x_is_contiguous) {
+  if (tables.x_step != 0) {
     const T* from = source.data + base + along_x[0];
-    for (int64_t x = 0; x < count; ++x) row[x] = static_cast<float>(from[x]);
+    if (tables.x_step > 0)
+      for (int64_t x = 0; x < count; ++x) row[x] = static_cast<float>(from[x]);
+    else
+      for (int64_t x = 0; x < count; ++x) row[x] = static_cast<float>(from[-x]);
     if (source.scaled)
       for (int64_t x = 0; x < count; ++x) row[x] = std::fma(source.scale, row[x], source.offset);
     return;
@@ -69,10 +76,14 @@ template <class T>
 bool copy_bytes(const GatherOutput& output, const GatherSource<T>& source, int64_t z, int64_t y, int64_t base,
                 const CopyTables& tables) {
   if (!std::is_same_v<T, uint8_t> || output.dtype != DType::kUInt8 || output.voxel_stride != 1 || source.scaled ||
-      !tables.x_is_contiguous)
+      tables.x_step == 0)
     return false;
   uint8_t* out = static_cast<uint8_t*>(output.data) + (z * output.extent.y + y) * output.extent.x;
-  std::memcpy(out, source.data + base + tables.offset[2][0], static_cast<size_t>(output.extent.x));
+  const T* from = source.data + base + tables.offset[2][0];
+  if (tables.x_step > 0)
+    std::memcpy(out, from, static_cast<size_t>(output.extent.x));
+  else
+    for (int64_t x = 0; x < output.extent.x; ++x) out[x] = static_cast<uint8_t>(from[-x]);
   return true;
 }
 

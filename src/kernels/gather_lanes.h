@@ -223,34 +223,78 @@ __m256 nearest_lanes(const RowPlan<T>& plan, const __m256 (&at)[3]) {
   return _mm256_fmadd_ps(_mm256_set1_ps(plan.source.scale), stored, _mm256_set1_ps(plan.source.offset));
 }
 
+// What eight voxels see in their taps: the lowest and the highest label, which taps are the highest (1 or 0), and in
+// which voxels no tap is anything else.
+struct LabelTaps {
+  __m256 low, high;
+  Pair is_high[4];
+  int two_labels;
+};
+
+template <class T>
+LabelTaps label_taps(const T* base, const int64_t (&rows)[4], const Offsets& offsets) {
+  Pair taps[4];
+  for (int i = 0; i < 4; ++i) taps[i] = load_pair(base + rows[i], offsets);
+  LabelTaps seen;
+  seen.low = _mm256_min_ps(taps[0].low, taps[0].high), seen.high = _mm256_max_ps(taps[0].low, taps[0].high);
+  for (int i = 1; i < 4; ++i) {
+    seen.low = _mm256_min_ps(seen.low, _mm256_min_ps(taps[i].low, taps[i].high));
+    seen.high = _mm256_max_ps(seen.high, _mm256_max_ps(taps[i].low, taps[i].high));
+  }
+  __m256 two_labels = _mm256_cmp_ps(seen.low, seen.low, _CMP_EQ_OQ);
+  const auto is_high = [&](__m256 tap) {
+    const __m256 equal = _mm256_cmp_ps(tap, seen.high, _CMP_EQ_OQ);
+    two_labels = _mm256_and_ps(two_labels, _mm256_or_ps(equal, _mm256_cmp_ps(tap, seen.low, _CMP_EQ_OQ)));
+    return _mm256_and_ps(equal, _mm256_set1_ps(1.0f));
+  };
+  for (int i = 0; i < 4; ++i) seen.is_high[i] = {is_high(taps[i].low), is_high(taps[i].high)};
+  seen.two_labels = _mm256_movemask_ps(two_labels);
+  return seen;
+}
+
+// The same on bytes, sixteen at once: both taps of a voxel are the halves of a word.
+inline LabelTaps label_taps(const uint8_t* base, const int64_t (&rows)[4], const Offsets& offsets) {
+  __m128i words[4];
+  for (int i = 0; i < 4; ++i) words[i] = load_16_bits(base + rows[i], offsets);
+  __m128i low = _mm_min_epu8(_mm_min_epu8(words[0], words[1]), _mm_min_epu8(words[2], words[3]));
+  __m128i high = _mm_max_epu8(_mm_max_epu8(words[0], words[1]), _mm_max_epu8(words[2], words[3]));
+  const auto swapped = [](__m128i word) { return _mm_or_si128(_mm_srli_epi16(word, 8), _mm_slli_epi16(word, 8)); };
+  low = _mm_min_epu8(low, swapped(low));  // in both halves
+  high = _mm_max_epu8(high, swapped(high));
+  LabelTaps seen;
+  __m128i two_labels = _mm_set1_epi8(-1);
+  for (int i = 0; i < 4; ++i) {
+    const __m128i equal = _mm_cmpeq_epi8(words[i], high);
+    two_labels = _mm_and_si128(two_labels, _mm_or_si128(equal, _mm_cmpeq_epi8(words[i], low)));
+    const auto unit = [](__m128i mask) {
+      return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cvtepi16_epi32(mask)), _mm256_set1_ps(1.0f));
+    };
+    seen.is_high[i] = {unit(_mm_srai_epi16(_mm_slli_epi16(equal, 8), 8)), unit(_mm_srai_epi16(equal, 8))};
+  }
+  const auto to_float = [](__m128i word) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_and_si128(word, _mm_set1_epi16(0xff))));
+  };
+  seen.low = to_float(low);
+  seen.high = to_float(high);
+  const __m128i both = _mm_cmpeq_epi16(two_labels, _mm_set1_epi16(-1));
+  seen.two_labels = _mm_movemask_epi8(_mm_packs_epi16(both, both)) & 0xff;
+  return seen;
+}
+
 // The label of the largest weight. Where eight voxels see no more than two labels each, one weight decides; anything
 // else is left to the definition.
 template <class T>
 __m256 label_lanes(const RowPlan<T>& plan, const __m256 (&at)[3]) {
   const Lanes lanes = lanes_of(plan, at);
   const int64_t dz = plan.source.stride[0], dy = plan.source.stride[1];
-  const int64_t rows[4] = {0, dy, dz, dz + dy};
-  Pair taps[4];
-  for (int i = 0; i < 4; ++i) taps[i] = load_pair(plan.source.data + rows[i], lanes.offsets);
-  __m256 low = _mm256_min_ps(taps[0].low, taps[0].high), high = _mm256_max_ps(taps[0].low, taps[0].high);
-  for (int i = 1; i < 4; ++i) {
-    low = _mm256_min_ps(low, _mm256_min_ps(taps[i].low, taps[i].high));
-    high = _mm256_max_ps(high, _mm256_max_ps(taps[i].low, taps[i].high));
-  }
-  __m256 two_labels = _mm256_cmp_ps(low, low, _CMP_EQ_OQ);
-  const __m256 one = _mm256_set1_ps(1.0f);
-  const auto is_high = [&](__m256 tap) {
-    const __m256 equal = _mm256_cmp_ps(tap, high, _CMP_EQ_OQ);
-    two_labels = _mm256_and_ps(two_labels, _mm256_or_ps(equal, _mm256_cmp_ps(tap, low, _CMP_EQ_OQ)));
-    return _mm256_and_ps(equal, one);
-  };
+  const LabelTaps seen = label_taps(plan.source.data, {0, dy, dz, dz + dy}, lanes.offsets);
   __m256 row[4];
-  for (int i = 0; i < 4; ++i) row[i] = mix_lanes<false>(is_high(taps[i].low), is_high(taps[i].high), lanes.fraction[2]);
+  for (int i = 0; i < 4; ++i) row[i] = mix_lanes<false>(seen.is_high[i].low, seen.is_high[i].high, lanes.fraction[2]);
   const __m256 near = mix_lanes<false>(row[0], row[1], lanes.fraction[1]);
   const __m256 far = mix_lanes<false>(row[2], row[3], lanes.fraction[1]);
   const __m256 weight = mix_lanes<false>(near, far, lanes.fraction[0]);
-  const __m256 chosen = _mm256_blendv_ps(low, high, _mm256_cmp_ps(weight, _mm256_set1_ps(0.5f), _CMP_GT_OQ));
-  const int known = plan.source.scaled ? 0 : _mm256_movemask_ps(two_labels);  // labels that are scaled are no labels
+  const __m256 chosen = _mm256_blendv_ps(seen.low, seen.high, _mm256_cmp_ps(weight, _mm256_set1_ps(0.5f), _CMP_GT_OQ));
+  const int known = plan.source.scaled ? 0 : seen.two_labels;  // labels that are scaled are no labels
   return known == 0xff ? chosen : labels_by_definition(plan, at, chosen, known);
 }
 
@@ -267,13 +311,19 @@ void fill_lanes_of(float* row, int64_t begin, int64_t end, const RowPlan<T>& pla
     // The last group is moved back over voxels already done: the same voxels give the same bits.
     if ((end - begin) % 8 != 0) group(end - 8);
   };
-  const bool scaled = plan.source.scaled;
+  // Lambdas, not function names: the compiler puts them into the loop.
+  using At = const __m256(&)[3];
+  const bool linear = plan.interpolation == Interpolation::kLinear;
   if (plan.interpolation == Interpolation::kLabel)
-    fill(label_lanes<T>);
-  else if (plan.interpolation == Interpolation::kLinear)
-    scaled ? fill(linear_lanes<T, true>) : fill(linear_lanes<T, false>);
+    fill([](const RowPlan<T>& p, At at) { return label_lanes<T>(p, at); });
+  else if (linear && plan.source.scaled)
+    fill([](const RowPlan<T>& p, At at) { return linear_lanes<T, true>(p, at); });
+  else if (linear)
+    fill([](const RowPlan<T>& p, At at) { return linear_lanes<T, false>(p, at); });
+  else if (plan.source.scaled)
+    fill([](const RowPlan<T>& p, At at) { return nearest_lanes<T, true>(p, at); });
   else
-    scaled ? fill(nearest_lanes<T, true>) : fill(nearest_lanes<T, false>);
+    fill([](const RowPlan<T>& p, At at) { return nearest_lanes<T, false>(p, at); });
 }
 
 template <class T>

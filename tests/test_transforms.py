@@ -5,6 +5,7 @@ import numpy
 import pytest
 import scipy.ndimage
 import torch
+import yaml
 
 from recipes import write_recipe, write_volumes
 
@@ -129,14 +130,18 @@ def test_labels_hold_nothing_but_labels_and_padding_is_ignored(voxloom, tmp_path
         assert sum(told["labels"].values()) == 28**3
 
 
-def test_a_preset_is_resolved_in_what_a_run_writes(voxloom, tmp_path, draw):
+def test_every_preset_draws_and_the_resolved_recipe_shows_its_values(voxloom, tmp_path, draw):
     write_volumes(tmp_path, 2, (30, 40, 44), draw)
     recipe = write_recipe(tmp_path)
     recipe.write_text(recipe.read_text().split("augmentation:")[0])
-    said = voxloom("inspect", recipe, "augmentation.preset=em", "--sample", 1, "--json").stdout
-    assert json.loads(said)["parameters"]
     for preset in ("none", "flips", "nnunet", "scroll_heavy", "em"):
-        voxloom("inspect", recipe, f"augmentation.preset={preset}", "--sample", 3)
+        samples = [json.loads(voxloom("inspect", recipe, f"augmentation.preset={preset}", "--sample", n, "--json").stdout)
+                   for n in range(6)]
+        assert any(one["parameters"] for one in samples) == (preset != "none"), preset
+    resolved = yaml.safe_load(voxloom("train", recipe, "--dry-run", "augmentation.preset=nnunet",
+                                      "augmentation.blur.prob=0.9").stdout)
+    assert resolved["augmentation"]["scale"]["enabled"] and resolved["augmentation"]["gamma"]["prob"] == 0.3
+    assert resolved["augmentation"]["blur"]["prob"] == 0.9 and resolved["data"]["sampler"] == "foreground"
     wrong = voxloom("inspect", recipe, "augmentation.preset=nnu", "--sample", 1, check=False)
     assert wrong.returncode == 1 and "nnunet" in wrong.stderr
 

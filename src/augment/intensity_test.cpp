@@ -122,7 +122,7 @@ TEST(Intensity, InvertMirrorsAboutTheMean) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(inverted[i], 2 * mean - static_cast<double>(before[i]), 1e-5);
 }
 
-TEST(Intensity, SharpeningOvershootsAnEdgeAndSumsToTheSame) {
+TEST(Intensity, SharpeningAddsWhatBlurTakesAway) {
   AugmentationOptions options = all_on();
   options.sharpen.sigma = {1, 1};
   options.sharpen.strength = {1, 1};
@@ -210,7 +210,7 @@ TEST(Intensity, ADroppedSectionIsItsNeighbourOrTheMeanOfBoth) {
   }
 }
 
-TEST(Intensity, MotionAlongARowIsItsMovingMean) {
+TEST(Intensity, MotionBlurLeavesAPlaneOfValuesAloneAwayFromTheBorder) {
   AugmentationOptions options = all_on();
   options.motion_blur.length = {4, 4};
   const Drawn drawn = draw_transforms(options, kPatch, kThickSlices, 12, 34, 2);

@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kPitch = 12;           // voxels between turns
 constexpr double kHalfThickness = 1.5;  // voxels
-constexpr double kContrast = 34;        // grey values between papyrus and air
-constexpr double kDrift = 52;           // grey values, of the slow change of brightness
+constexpr double kContrast = 29;        // grey values between papyrus and air
+constexpr double kDrift = 58;           // grey values, of the slow change of brightness
 constexpr double kNoise = 24;           // grey values
 constexpr double kWarp = 0.33;          // turns
 constexpr double kContact = 0.8;        // of a turn: how far odd turns are pressed outwards where turns touch
@@ -29,6 +29,11 @@ constexpr double kUnlabeled = 0.95;     // above this value of its field nobody 
 constexpr uint32_t kWarpStream = 0, kFineWarpStream = 1, kHoleStream = 2, kDriftStream = 3, kFibreStream = 4,
                    kUnlabeledStream = 5, kAxisStream = 6, kNoiseStream = 7, kContactStream = 8;
 
+// Small volumes see the drift too.
+double drift_cell(const Extent3& size) {
+  return std::min(36.0, static_cast<double>(std::min({size.z, size.y, size.x})) / 2);
+}
+
 struct Fields {
   SmoothField warp, fine_warp, holes, drift, fibres, unlabeled, contact;
 
@@ -36,7 +41,7 @@ struct Fields {
       : warp(seed, kWarpStream, size, 40),
         fine_warp(seed, kFineWarpStream, size, 14),
         holes(seed, kHoleStream, size, 9),
-        drift(seed, kDriftStream, size, 36),
+        drift(seed, kDriftStream, size, drift_cell(size)),
         fibres(seed, kFibreStream, size, 2.5),
         unlabeled(seed, kUnlabeledStream, size, 48),
         contact(seed, kContactStream, size, 30) {}

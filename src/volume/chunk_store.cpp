@@ -151,7 +151,7 @@ ChunkFile::ChunkFile(const fs::path& path, uint64_t key, Trust trust) : file_(pa
   for (const ChunkEntry& entry : index_)
     require(entry.kind == ChunkEntry::kConstant || entry.offset + entry.bytes <= file_.size());
   verified_ = std::make_unique<std::atomic<bool>[]>(index_.size());
-  for (size_t i = 0; i < index_.size(); ++i) verified_[i] = trust == Trust::kJustWritten;
+  for (size_t i = 0; i < index_.size(); ++i) verified_[i] = trust == Trust::kAsWritten;
 }
 
 VolumeInfo ChunkFile::info() const {

@@ -73,7 +73,7 @@ class ChunkWriter {
 
 class ChunkFile {  // any thread
  public:
-  enum class Trust { kCheck, kJustWritten };  // by this process: no need to look at every chunk's checksum
+  enum class Trust { kCheck, kAsWritten };  // nobody touched it since: no need to look at its checksums
   // DamagedChunks where header or index are not as written.
   ChunkFile(const fs::path& path, uint64_t key, Trust trust = Trust::kCheck);
 

@@ -1,9 +1,12 @@
 #include "volume/shelf.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -11,6 +14,32 @@
 #include "base/text.h"
 
 namespace vox {
+namespace {
+
+// What any later write to the file changes, also one that puts its size and date back.
+std::string identity_of(const fs::path& file) {
+  struct stat facts {};
+  if (stat(file.c_str(), &facts) != 0) return "";
+  return concat(facts.st_ino, " ", facts.st_size, " ", facts.st_ctim.tv_sec, ".", facts.st_ctim.tv_nsec);
+}
+
+// The identity that a chunk file had when it was written. While it still has it, its checksums need no second look,
+// which would read every chunk once more after each start.
+fs::path seal_of(fs::path file) {
+  return file.replace_extension(".sealed");
+}
+
+void seal(const fs::path& file) {
+  std::ofstream(seal_of(file)) << identity_of(file);
+}
+
+ChunkFile::Trust trust_in(const fs::path& file) {
+  std::ifstream text(seal_of(file));
+  const std::string sealed{std::istreambuf_iterator<char>(text), {}};
+  return !sealed.empty() && sealed == identity_of(file) ? ChunkFile::Trust::kAsWritten : ChunkFile::Trust::kCheck;
+}
+
+}  // namespace
 
 int64_t most_open_files() {
   rlimit limit{};
@@ -62,13 +91,15 @@ bool ChunkShelf::holds(const Unit& unit) {
 }
 
 std::shared_ptr<const ChunkFile> ChunkShelf::open(const Unit& unit) {
-  return files_.get(unit.key, [&] { return std::make_shared<const ChunkFile>(file_of(unit), unit.key); });
+  const fs::path file = file_of(unit);
+  return files_.get(unit.key, [&] { return std::make_shared<const ChunkFile>(file, unit.key, trust_in(file)); });
 }
 
 void ChunkShelf::discard(const Unit& unit) {
   files_.erase(unit.key);
   std::error_code ignored;  // another process may have removed it
   fs::remove(file_of(unit), ignored);
+  fs::remove(seal_of(file_of(unit)), ignored);
 }
 
 void ChunkShelf::build(const Unit& unit, ThreadPool* pool, const Loader::Slab& also) {
@@ -87,9 +118,7 @@ void ChunkShelf::build(const Unit& unit, ThreadPool* pool, const Loader::Slab& a
                       });
     if (writer) {
       writer->commit();
-      files_.get(unit.key, [&] {
-        return std::make_shared<const ChunkFile>(file_of(unit), unit.key, ChunkFile::Trust::kJustWritten);
-      });
+      seal(file_of(unit));
     }
   }
   std::error_code ignored;
@@ -100,6 +129,7 @@ void ChunkShelf::write(const Unit& unit, const Volume& volume) {
   ChunkWriter writer(file_of(unit), volume.info, unit.key);
   writer.write_slab(0, volume.info.extent.z, volume.data.data());
   writer.commit();
+  seal(file_of(unit));
 }
 
 }  // namespace vox

@@ -88,6 +88,12 @@ std::vector<Table> metrics() {
   return {table};
 }
 
+std::vector<Table> targets() {
+  return {{{"name", "help"},
+           {{"label", "The label of the patch, or the values of a regression; the ignore label outside the volume"},
+            {"mask", "data.mask of the patch, for losses that count only inside it"}}}};
+}
+
 const std::vector<Listing>& all_listings() {
   static const std::vector<Listing> listings{
       {"networks", "Networks", [] { return names_and_help(all_networks()); }},
@@ -95,8 +101,7 @@ const std::vector<Listing>& all_listings() {
       {"metrics", "Scores of each task", metrics},
       {"formats", "File formats of volumes", formats},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
-      {"targets", "What losses ask for beyond the label itself",
-       [] { return std::vector<Table>{{{"name", "help"}, {}}}; }, "No loss of this build asks for one."},
+      {"targets", "What a loss compares the prediction with", targets},
       {"samplers", "Ways to choose where patches are cut", [] { return names_and_help(all_samplers()); }},
       {"commands", "Commands of this program", [] { return names_and_help(all_commands()); }},
       {"options", "Options of a recipe", options, kAboutOptions},

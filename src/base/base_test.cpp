@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/queue.h"
 #include "base/shape.h"
 #include "base/span.h"
 #include "base/text.h"
@@ -120,23 +119,6 @@ TEST(FileLock, IsHeldAgainstOtherProcesses) {
   }
   EXPECT_NO_THROW(FileLock(path, "busy"));
   fs::remove(path);
-}
-
-TEST(Queue, KeepsOrderAndHandsOverTheError) {
-  BoundedQueue<int> queue(2);
-  std::thread producer([&] {
-    for (int i = 0; i < 100; ++i) queue.push(i);
-    queue.close(std::make_exception_ptr(Error("worn out")));
-  });
-  int expected = 0;
-  try {
-    while (const auto item = queue.pop()) EXPECT_EQ(*item, expected++);
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "worn out");
-  }
-  producer.join();
-  EXPECT_GE(expected, 98);  // an error overtakes at most what was waiting
-  EXPECT_FALSE(queue.push(1));
 }
 
 TEST(ThreadPool, DoesEveryPieceOnceAlsoFromInside) {

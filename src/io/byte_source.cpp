@@ -117,9 +117,10 @@ class InflateStream : public ByteStream {
     zlib_.avail_out = as_uint(out.size());
     const uInt asked = zlib_.avail_out;
     while (!ended_ && zlib_.avail_out == asked) {
-      VOX_CHECK(zlib_.avail_in > 0 || refill(), file_.path(), ": the packed data breaks off after ", position_,
-                " unpacked bytes; was the file copied or downloaded completely?");
+      const bool dry = zlib_.avail_in == 0 && !refill();  // zlib may still hold what it unpacked before
       const int status = inflate(&zlib_, Z_NO_FLUSH);
+      VOX_CHECK(!dry || status != Z_BUF_ERROR, file_.path(), ": the packed data breaks off after ", position_,
+                " unpacked bytes; was the file copied or downloaded completely?");
       if (status == Z_MEM_ERROR) throw Error(concat(file_.path(), ": out of memory while unpacking"), Fault::kMachine);
       VOX_CHECK(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, file_.path(),
                 ": the packed data is damaged after ", position_, " unpacked bytes (",

@@ -145,7 +145,10 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   VOX_CHECK(creation, name, ": the dataset does not open (", last_problem(), ")");
   const DType dtype = dtype_read_as(facts.type);
   facts.fill.assign(static_cast<size_t>(size_of(dtype)), std::byte{0});
-  H5Pget_fill_value(creation.get(), memory_type(dtype), facts.fill.data());
+  // Asked for only where there is one: on a damaged header the library may crash while it converts it.
+  H5D_fill_value_t fill{};
+  if (H5Pfill_value_defined(creation.get(), &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED)
+    H5Pget_fill_value(creation.get(), memory_type(dtype), facts.fill.data());
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if (!lies_plainly(file, creation.get())) return facts;
   if (layout == H5D_CONTIGUOUS) {

@@ -55,4 +55,14 @@ Extent3 place_uniformly(const Extent3& patch, const Extent3& volume, Random& ran
   return begin;
 }
 
+std::optional<Extent3> place_on_label(const SamplerSetup& setup, int64_t case_index, const std::vector<int64_t>& labels,
+                                      Random& random) {
+  if (labels.empty()) return std::nullopt;
+  const int64_t label = labels[static_cast<size_t>(random.below(static_cast<int64_t>(labels.size())))];
+  const uint64_t high = random.bits(), low = random.bits();
+  Extent3 voxel;
+  if (!setup.source->foreground_voxel(case_index, label, (high << 32) | low, &voxel)) return std::nullopt;
+  return place_about(voxel, setup.data.patch_size, setup.source->extent(case_index));
+}
+
 }  // namespace vox

@@ -1,6 +1,9 @@
 // What the samplers share: which case a sample visits, and where a patch may begin.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "base/random.h"
 #include "patch/sampler.h"
 
@@ -20,6 +23,10 @@ Extent3 place_about(const Extent3& centre, const Extent3& patch, const Extent3& 
 
 // Any place inside the volume, each equally likely; centred where the patch is larger.
 Extent3 place_uniformly(const Extent3& patch, const Extent3& volume, Random& random);
+
+// Begin of a patch centred on a voxel of one of `labels`, each equally likely; none where there is no such voxel.
+std::optional<Extent3> place_on_label(const SamplerSetup& setup, int64_t case_index, const std::vector<int64_t>& labels,
+                                      Random& random);
 
 inline Random patch_random(uint64_t seed, int64_t sample) {
   return Random(seed, static_cast<uint64_t>(sample), kPatchStream);

@@ -19,7 +19,7 @@ class ThreadPool;
 
 enum class Role { kImage, kLabel, kMask };
 
-// A part of one channel of one volume, kept alive while this is.
+// A part of one channel of one volume, kept alive while this is. It must go before its Store does.
 struct Block {
   VolumeView view;  // covers at least what was asked for
   std::shared_ptr<const void> owner;

@@ -15,7 +15,7 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 
 int64_t byte_count(const std::string& dtype, const std::vector<int64_t>& shape, const std::string& what) {
-  int64_t count = safetensors_item_size(dtype);
+  int64_t count = safetensors_item_size(dtype, what);
   for (const int64_t size : shape) {
     VOX_CHECK(size >= 0 && !__builtin_mul_overflow(count, size, &count), what, " has an impossible shape");
   }
@@ -67,12 +67,12 @@ void require_no_holes(const std::vector<StoredTensor>& tensors, const InputFile&
 
 }  // namespace
 
-int64_t safetensors_item_size(const std::string& dtype) {
+int64_t safetensors_item_size(const std::string& dtype, const std::string& what) {
   static const std::map<std::string, int64_t> sizes{{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
                                                     {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
                                                     {"I32", 4},  {"F32", 4}, {"U64", 8}, {"I64", 8},     {"F64", 8}};
   const auto found = sizes.find(dtype);
-  VOX_CHECK(found != sizes.end(), "unknown tensor type \"", dtype, "\" in a safetensors file");
+  VOX_CHECK(found != sizes.end(), what, " has the type \"", dtype, "\", which safetensors does not know");
   return found->second;
 }
 

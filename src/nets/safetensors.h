@@ -23,8 +23,8 @@ struct StoredTensor {
   int64_t bytes = 0;
 };
 
-// Size of one element; Error for a type that the format does not know.
-int64_t safetensors_item_size(const std::string& dtype);
+// Size of one element; Error for a type that the format does not know, beginning with `what` (a tensor of a file).
+int64_t safetensors_item_size(const std::string& dtype, const std::string& what);
 
 // Checks the header against the size of the file, so that a cut file is noticed here and not by a strange tensor.
 class SafetensorsFile {

@@ -49,6 +49,26 @@ TEST_F(Folder, KeepsAsManyEpochsAsAskedAndTheBest) {
   EXPECT_EQ(read_checkpoint_metadata(path_ / "best.safetensors").at("step"), "3");
 }
 
+TEST_F(Folder, EveryBitOfAFileIsCoveredAndTheFileNamed) {
+  write(10);
+  const fs::path file = path_ / "last.safetensors", damaged = path_ / "damaged.safetensors";
+  const int64_t size = static_cast<int64_t>(fs::file_size(file));
+  std::string whole(static_cast<size_t>(size), '\0');
+  InputFile(file).read(0, std::as_writable_bytes(std::span(whole)));
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
+    std::ofstream(damaged, std::ios::binary) << changed;
+    try {
+      read_checkpoint_file(damaged);
+      ADD_FAILURE() << "bit " << bit << " went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(damaged.string()), std::string::npos) << bit << ": " << error.what();
+      EXPECT_EQ(error.fault(), Fault::kInput) << bit;
+    }
+  }
+}
+
 TEST_F(Folder, TheNewestThatVerifiesIsTakenAndTheOthersNamed) {
   write(10);
   write(20);

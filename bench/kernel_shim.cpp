@@ -1,6 +1,8 @@
-// The kernels behind C functions, for metrics_peers.py: one process calls them and their peers on the same arrays.
+// The kernels behind C functions: one process calls them and their peers on the same arrays.
 #include "kernels/components.h"
 #include "kernels/edt.h"
+#include "kernels/morphology.h"
+#include "kernels/thinning.h"
 
 extern "C" void shim_edt(float* squared, const uint8_t* mask, int64_t z, int64_t y, int64_t x) {
   vox::edt_squared_cpu(squared, mask, {z, y, x});
@@ -9,4 +11,17 @@ extern "C" void shim_edt(float* squared, const uint8_t* mask, int64_t z, int64_t
 extern "C" int64_t shim_components(uint32_t* labels, const uint8_t* mask, int64_t z, int64_t y, int64_t x,
                                    int connectivity) {
   return vox::components_cpu(labels, mask, {z, y, x}, static_cast<vox::Connectivity>(connectivity));
+}
+
+extern "C" void shim_thin(uint8_t* out, const uint8_t* mask, int64_t z, int64_t y, int64_t x, int dimensions) {
+  const auto thin = dimensions == 2 ? vox::thin_2d_cpu : vox::thin_3d_cpu;
+  thin(out, mask, {z, y, x}, nullptr);
+}
+
+extern "C" void shim_dilate(uint8_t* out, const uint8_t* mask, int64_t z, int64_t y, int64_t x, int times) {
+  vox::dilate_cpu(out, mask, {z, y, x}, times);
+}
+
+extern "C" void shim_close(uint8_t* out, const uint8_t* mask, int64_t z, int64_t y, int64_t x) {
+  vox::close_cpu(out, mask, {z, y, x});
 }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "kernels/bit_rows.h"
 #include "kernels/edt.h"
+#include "kernels/pieces.h"
 
 namespace vox {
 namespace {
@@ -184,11 +184,6 @@ class ColumnPass {
   std::vector<double> border_;
 };
 
-void for_each(ThreadPool* pool, int64_t count, const std::function<void(int64_t)>& piece) {
-  if (pool != nullptr) return pool->for_each(count, piece);
-  for (int64_t i = 0; i < count; ++i) piece(i);
-}
-
 }  // namespace
 
 void edt_squared_cpu(float* squared_mm2, const uint8_t* mask, const Extent3& extent, const EdtOptions& options,
@@ -197,14 +192,14 @@ void edt_squared_cpu(float* squared_mm2, const uint8_t* mask, const Extent3& ext
   if (extent.voxels() == 0) return;
   const float limit = static_cast<float>(options.limit_mm * options.limit_mm);
   const int64_t slice = extent.y * extent.x;
-  for_each(pool, extent.z, [&](int64_t z) {
+  for_each_piece(pool, extent.z, [&](int64_t z) {
     RowPass rows(extent.x, options.spacing.x_mm, limit);
     ColumnPass columns(extent.y, options.spacing.y_mm, limit);
     float* out = squared_mm2 + z * slice;
     for (int64_t y = 0; y < extent.y; ++y) rows.run(out + y * extent.x, mask + z * slice + y * extent.x);
     for (int64_t x = 0; x < extent.x; x += kLanes) columns.run(out + x, extent.x, std::min(kLanes, extent.x - x));
   });
-  for_each(pool, extent.y, [&](int64_t y) {
+  for_each_piece(pool, extent.y, [&](int64_t y) {
     ColumnPass columns(extent.z, options.spacing.z_mm, limit);
     for (int64_t x = 0; x < extent.x; x += kLanes)
       columns.run(squared_mm2 + y * extent.x + x, slice, std::min(kLanes, extent.x - x));

@@ -1,0 +1,44 @@
+"""The kernels as functions on numpy arrays: bench/kernel_shim.cpp compiled against a build's libraries.
+
+Benchmarks and tests call kernels and their peers on the same arrays in one process.
+"""
+import ctypes
+import pathlib
+import subprocess
+
+import numpy
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Kernels:
+    def __init__(self, build, folder):
+        library = pathlib.Path(folder) / "kernels.so"
+        archives = [str(pathlib.Path(build) / "src" / f"libvox_{name}.a") for name in ("kernels", "base")]
+        subprocess.run(["g++", "-std=c++20", "-O2", "-march=x86-64-v3", "-shared", "-fPIC", "-I", str(REPOSITORY / "src"),
+                        str(REPOSITORY / "bench" / "kernel_shim.cpp"), *archives, "-lpthread", "-o", str(library)], check=True)
+        self.library = ctypes.CDLL(str(library))
+        self.library.shim_components.restype = ctypes.c_int64
+
+    def call(self, name, *arguments):
+        """Arrays as pointers, and after them the extent of the last array; whole numbers as int."""
+        arrays = [argument for argument in arguments if isinstance(argument, numpy.ndarray)]
+        rest = [argument for argument in arguments if not isinstance(argument, numpy.ndarray)]
+        assert all(array.flags.c_contiguous for array in arrays)
+        return getattr(self.library, f"shim_{name}")(*(array.ctypes.data_as(ctypes.c_void_p) for array in arrays),
+                                                     *map(ctypes.c_int64, arrays[-1].shape), *map(ctypes.c_int, rest))
+
+    def thin(self, mask, dimensions):
+        out = numpy.empty_like(mask)
+        self.call("thin", out, mask, dimensions)
+        return out
+
+    def dilate(self, mask, times):
+        out = numpy.empty_like(mask)
+        self.call("dilate", out, mask, times)
+        return out
+
+    def close(self, mask):
+        out = numpy.empty_like(mask)
+        self.call("close", out, mask)
+        return out

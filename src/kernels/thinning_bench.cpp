@@ -1,0 +1,50 @@
+// Thin curved sheets of 128^3: skeletons slice by slice and in three dimensions, and the closing that follows.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/morphology.h"
+#include "kernels/thinning.h"
+
+namespace vox {
+namespace {
+
+constexpr Extent3 kExtent{128, 128, 128};
+
+std::vector<uint8_t> sheets() {
+  std::vector<uint8_t> mask(static_cast<size_t>(kExtent.voxels()));
+  for (int64_t i = 0; i < kExtent.voxels(); ++i) {
+    const double z = static_cast<double>(i / (128 * 128)), y = static_cast<double>(i / 128 % 128);
+    const double x = static_cast<double>(i % 128);
+    const double field = std::sin(z * 0.17 + y * 0.05) + std::sin(y * 0.13 + x * 0.07) + std::sin(x * 0.19 - z * 0.06);
+    mask[static_cast<size_t>(i)] = std::abs(field) < 0.15;
+  }
+  return mask;
+}
+
+template <class Work>
+void measure(benchmark::State& state, Work work) {
+  const std::vector<uint8_t> mask = sheets();
+  std::vector<uint8_t> out(mask.size());
+  for (auto _ : state) {
+    work(out.data(), mask.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * kExtent.voxels());
+}
+void slices(benchmark::State& state) {
+  measure(state, [](uint8_t* out, const uint8_t* mask) { thin_2d_cpu(out, mask, kExtent); });
+}
+void volume(benchmark::State& state) {
+  measure(state, [](uint8_t* out, const uint8_t* mask) { thin_3d_cpu(out, mask, kExtent); });
+}
+void closing(benchmark::State& state) {
+  measure(state, [](uint8_t* out, const uint8_t* mask) { close_cpu(out, mask, kExtent); });
+}
+BENCHMARK(slices)->Unit(benchmark::kMillisecond);
+BENCHMARK(volume)->Unit(benchmark::kMillisecond);
+BENCHMARK(closing)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace vox

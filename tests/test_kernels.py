@@ -1,0 +1,59 @@
+"""Kernels called directly, against the libraries that others use: scikit-image, gudhi, torch."""
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import PROGRAM, REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "bench"))
+import kernel_library  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    if not (PROGRAM.parent / "src" / "libvox_kernels.a").exists():
+        pytest.skip("the program stands without the libraries it was built from")
+    return kernel_library.Kernels(PROGRAM.parent, tmp_path_factory.mktemp("kernels"))
+
+
+def numpy_source(draw):
+    return np.random.default_rng(draw.randrange(2**32))
+
+
+def random_mask(source, most=48):
+    """Noise, smooth blobs or thin sheets, of any shape, touching the edges of the volume."""
+    ndimage = pytest.importorskip("scipy.ndimage")
+    shape = tuple(source.integers(1, most, 3))
+    field = source.standard_normal(shape)
+    kind = source.integers(3)
+    if kind > 0:
+        field = ndimage.gaussian_filter(field, source.uniform(0.5, 4), mode="wrap")
+    if kind == 2:
+        field = -np.abs(field)
+    return (field > np.quantile(field, source.uniform(0.1, 0.95))).astype(np.uint8)
+
+
+# ---- thinning
+
+def test_thinning_of_slices_is_scikit_images(kernels, draw):
+    morphology = pytest.importorskip("skimage.morphology")
+    for _ in range(12):
+        mask = random_mask(numpy_source(draw), 90)
+        expected = np.stack([morphology.skeletonize(slice_, method="zhang") for slice_ in mask])
+        assert np.array_equal(kernels.thin(mask, 2), expected), mask.shape
+
+
+def test_thinning_in_three_dimensions_is_scikit_images(kernels, draw):
+    morphology = pytest.importorskip("skimage.morphology")
+    for _ in range(12):
+        mask = random_mask(numpy_source(draw), 40)
+        assert np.array_equal(kernels.thin(mask, 3), morphology.skeletonize(mask, method="lee") != 0), mask.shape
+
+
+def test_closing_and_tubes_are_scikit_images(kernels, draw):
+    morphology = pytest.importorskip("skimage.morphology")
+    for _ in range(8):
+        mask = random_mask(numpy_source(draw))
+        assert np.array_equal(kernels.close(mask), morphology.closing(mask)), mask.shape
+        assert np.array_equal(kernels.dilate(mask, 2), morphology.dilation(morphology.dilation(mask))), mask.shape

@@ -9,7 +9,11 @@ struct LossTerm {
   double weight = 1;
   int64_t every = 1;
   int64_t start_step = 0;
-  Tree params;  // what the loss itself understands
+  std::string head;               // of model.heads; empty: all channels
+  std::vector<int64_t> channels;  // of the head; empty: all
+  std::string target;             // what it is compared with, one of `voxloom list targets`; empty: the label
+  bool deep_supervision = true;   // at the coarser outputs too
+  Tree params;                    // what the loss itself understands
 
   void describe(Visitor& v) {
     v.field("name", name, {.meaning = "Loss, one of `voxloom list losses`; its own options stand beside it"});
@@ -21,6 +25,10 @@ struct LossTerm {
              .max = 1e9});
     v.field("start_step", start_step,
             {.meaning = "First step that has this term", .unit = "steps", .min = 0, .max = 1e15});
+    v.field("head", head, {.meaning = "Head of model.heads whose channels it sees; empty is every channel"});
+    v.field("channels", channels, {.meaning = "Channels (of that head) it sees; empty is all", .min = 0, .max = 65535});
+    v.field("target", target, {.meaning = "What it is compared with, one of `voxloom list targets`; empty: the label"});
+    v.field("deep_supervision", deep_supervision, {.meaning = "Take it at the coarser outputs too"});
   }
   bool operator==(const LossTerm&) const = default;
 };

@@ -4,20 +4,42 @@
 
 namespace vox {
 
+struct HeadOptions {  // consecutive channels of the output under one name, for loss terms and post-processing
+  std::string name;
+  int64_t channels = 1;
+
+  void describe(Visitor& v) {
+    v.field("name", name, {.meaning = "What loss terms call these channels"});
+    v.field("channels", channels, {.meaning = "How many", .min = 1, .max = 65536});
+  }
+  bool operator==(const HeadOptions&) const = default;
+};
+
 struct ModelOptions {
   std::string architecture = "unet";
-  int64_t in_channels = 0;   // 0: from the data
-  int64_t out_channels = 0;  // 0: from the data and the loss
-  std::vector<int64_t> filters{32, 64, 128, 256};
-  std::vector<Extent3> strides;  // per stage; empty: 1 then 2s
-  std::vector<Extent3> kernels;  // per stage; empty: 3s
-  std::vector<int64_t> convs_per_stage{2};
-  std::string norm = "instance";
-  std::string activation = "leaky_relu";
+  int64_t in_channels = 0;         // 0: from the data
+  int64_t out_channels = 0;        // 0: from the data and the loss
+  std::vector<HeadOptions> heads;  // in the order of the channels; empty: one without a name
+  std::vector<int64_t> filters;    // empty: the architecture's own
+  std::vector<Extent3> strides;    // per stage; empty: 1 then 2s
+  std::vector<Extent3> kernels;    // per stage; empty: 3s
+  std::vector<int64_t> convs_per_stage;
+  std::vector<int64_t> decoder_convs;
+  std::string norm = "auto";
+  int64_t norm_groups = 8;
+  std::string activation = "auto";
+  std::string upsample = "deconv";
   double dropout = 0;
+  int64_t num_res_units = 2;
+  bool residual = false;
+  std::string squeeze_excitation = "none";
   bool deep_supervision = false;
   bool use_checkpoint = false;
   std::string mednext_size = "S";
+  int64_t mednext_kernel = 3;
+  std::vector<int64_t> mednext_expansion;
+  bool mednext_grn = false;
+  int64_t depth_2d = 0;
   std::string file;     // a TorchScript module
   std::string weights;  // start from these
 
@@ -33,27 +55,55 @@ struct ModelOptions {
              .min = 1,
              .max = 65536,
              .named = NamedValue{"auto", 0}});
+    v.list("heads", heads,
+           {.meaning = "Names for consecutive channels of the prediction, so that loss terms can speak of them"});
     v.field("filters", filters,
-            {.meaning = "Channels of each stage, finest first; one number is the first stage's width",
+            {.meaning = "Channels of each stage, finest first; one number is the first stage's width; empty is the "
+                        "architecture's own",
              .min = 1,
-             .max = 65536,
-             .min_items = 1});
+             .max = 65536});
     v.field("strides", strides,
             {.meaning = "Downsampling on entering each stage; empty is 1, then 2 everywhere", .min = 1, .max = 64});
     v.field("kernels", kernels,
             {.meaning = "Kernel of each stage; empty is 3 everywhere", .unit = "voxels", .min = 1, .max = 63});
     v.field("convs_per_stage", convs_per_stage,
-            {.meaning = "Convolutions of each stage; one number holds for all", .min = 1, .max = 64, .min_items = 1});
-    v.field("norm", norm,
-            {.meaning = "Normalisation after each convolution", .choices = {"instance", "batch", "group", "none"}});
+            {.meaning = "Convolutions (or blocks) of each stage; one number holds for all; empty is the architecture's "
+                        "own",
+             .min = 1,
+             .max = 64});
     v.field(
-        "activation", activation,
-        {.meaning = "Activation after each normalisation", .choices = {"leaky_relu", "relu", "prelu", "gelu", "silu"}});
-    v.field("dropout", dropout, {.meaning = "Share of channels dropped in training", .min = 0, .max = 0.99});
+        "decoder_convs", decoder_convs,
+        {.meaning = "The same for the decoder, finest first; empty is the architecture's own", .min = 1, .max = 64});
+    v.field("norm", norm,
+            {.meaning = "Normalisation after each convolution; auto is the architecture's own",
+             .choices = {"auto", "instance", "batch", "group", "none"}});
+    v.field("norm_groups", norm_groups, {.meaning = "Groups of a group norm", .min = 1, .max = 65536});
+    v.field("activation", activation,
+            {.meaning = "Activation after each normalisation; auto is the architecture's own",
+             .choices = {"auto", "leaky_relu", "relu", "prelu", "elu", "gelu", "silu"}});
+    v.field("upsample", upsample,
+            {.meaning = "How the decoder goes up: transposed convolutions, or interpolation and a convolution",
+             .choices = {"deconv", "trilinear", "nearest"}});
+    v.field("dropout", dropout, {.meaning = "Share dropped in training", .min = 0, .max = 0.99});
+    v.field("num_res_units", num_res_units,
+            {.meaning = "Convolutions of a residual unit of monai_unet; 0 has no residuals", .min = 0, .max = 64});
+    v.field("residual", residual, {.meaning = "Residual blocks in dynunet"});
+    v.field(
+        "squeeze_excitation", squeeze_excitation,
+        {.meaning = "Gates on the residual blocks of resenc_unet", .choices = {"none", "channel", "spatial", "both"}});
     v.field("deep_supervision", deep_supervision, {.meaning = "Predict, and take the loss, at coarser stages too"});
     v.field("use_checkpoint", use_checkpoint,
             {.meaning = "Recompute activations in the backward pass: less memory, more time"});
     v.field("mednext_size", mednext_size, {.meaning = "Size of a MedNeXt", .choices = {"S", "B", "M", "L"}});
+    v.field("mednext_kernel", mednext_kernel,
+            {.meaning = "Kernel of a MedNeXt", .unit = "voxels", .min = 1, .max = 15});
+    v.field("mednext_expansion", mednext_expansion,
+            {.meaning = "Expansion of each of the nine stages of a MedNeXt; empty is what its size has",
+             .min = 1,
+             .max = 64});
+    v.field("mednext_grn", mednext_grn, {.meaning = "Global response normalisation in the blocks of a MedNeXt"});
+    v.field("depth_2d", depth_2d,
+            {.meaning = "Finest stages of rsunet whose kernels are flat in z", .min = 0, .max = 64});
     v.field("file", file,
             {.meaning = "TorchScript module to train instead of a built-in network", .form = Form::kPath});
     v.field("weights", weights, {.meaning = "Weights to start from", .form = Form::kPath});

@@ -86,6 +86,8 @@ std::string scalar_text(const std::string& scalar) {
   return is_plain(text) ? text : quoted(text);
 }
 
+}  // namespace
+
 std::string flow_text(const Tree& tree) {
   std::vector<std::string> parts;
   switch (tree.kind) {
@@ -103,6 +105,8 @@ std::string flow_text(const Tree& tree) {
   }
   return "";
 }
+
+namespace {
 
 // Lists of structs stand one a line.
 std::string option_text(const Tree& value, const std::string& indent) {

@@ -22,6 +22,8 @@ class Writer final : public Visitor {  // collects every field as its dotted nam
   std::vector<std::pair<std::string, Tree>> values_;
 };
 
+std::string flow_text(const Tree& tree);  // on one line, as YAML writes it
+
 // Dotted names become nested sections.
 std::string yaml_text(const std::vector<std::pair<std::string, Tree>>& values);
 

@@ -63,7 +63,6 @@ class AddsOne : public Network {  // two channels: image + 1, and -image
     return {at::cat({image + 1, -image}, 1)};
   }
   Extent3 divisor() const override { return {4, 4, 4}; }
-  double gmac(const Extent3&) const override { return 0; }
 };
 
 // A network that looks at each voxel alone gives the same volume however it is cut.

@@ -1,5 +1,7 @@
 #include "nets/network.h"
 
+#include <torch/torch.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "nets/registry.h"
@@ -28,6 +30,21 @@ std::unique_ptr<Network> make_network(const ModelOptions& options, uint64_t seed
   const std::string meant = nearest(options.architecture, names);
   throw Error(concat("model.architecture: no network is called \"", options.architecture, "\"; there is ",
                      join(names, ", "), meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
+}
+
+double LayerTable::gmac() const {
+  double macs = 0;
+  for (const ops::LayerRecord& layer : layers) macs += layer.macs;
+  return macs * 1e-9;
+}
+
+LayerTable Network::layer_table(const Extent3& patch, int64_t samples) {
+  const at::NoGradGuard no_grad;
+  const ops::Trace trace;
+  forward(
+      at::empty({samples, in_channels_, patch.z, patch.y, patch.x}, at::TensorOptions(at::kFloat).device(at::kMeta)),
+      {.training = true});
+  return {trace.layers(), trace.kept()};
 }
 
 Extent3 Network::round_up(const Extent3& patch) const {

@@ -9,6 +9,7 @@
 #include "base/shape.h"
 #include "config/options.h"
 #include "nets/parameters.h"
+#include "ops/trace.h"
 
 namespace vox {
 
@@ -16,6 +17,13 @@ struct ForwardContext {
   bool training = false;
   uint64_t seed = 0;         // dropout masks depend on seed, sample number, layer and element alone
   int64_t first_sample = 0;  // number of the first sample of the batch
+  bool all_heads = false;    // coarser outputs too where the network has them, also outside training
+};
+
+struct LayerTable {  // of one batch
+  std::vector<ops::LayerRecord> layers;
+  int64_t kept_elements = 0;  // of activations that a backward pass keeps
+  double gmac() const;
 };
 
 class Network {
@@ -27,17 +35,21 @@ class Network {
   virtual std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext& context = {}) = 0;
   // Spatial sizes must be multiples of this.
   virtual Extent3 divisor() const = 0;
+  // The layers that a batch of `samples` patches runs through; nothing is computed. Empty where the network cannot
+  // tell.
+  virtual LayerTable layer_table(const Extent3& patch, int64_t samples = 1);
   // 1e9 multiply-adds of one forward pass of one sample.
-  virtual double gmac(const Extent3& patch) const = 0;
+  double gmac(const Extent3& patch) { return layer_table(patch).gmac(); }
 
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
-  // Error names the nearest sizes that fit.
-  void require_divisible(const Extent3& patch) const;
+  // Error names the nearest sizes that fit. A network that pads as its original does takes any.
+  virtual void require_divisible(const Extent3& patch) const;
   Extent3 round_up(const Extent3& patch) const;
 
  protected:
   ParameterSet parameters_;
+  int64_t in_channels_ = 1;
 };
 
 // The network that options.architecture names, with fresh weights drawn from (seed, parameter, element).

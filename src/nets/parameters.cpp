@@ -2,13 +2,22 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace vox {
 namespace {
 
 bool stays_full(const ParameterSpec& spec) {
-  return spec.full_precision || spec.kind == ParameterKind::kNormScale || spec.kind == ParameterKind::kNormShift;
+  switch (spec.kind) {
+    case ParameterKind::kConvWeight:
+    case ParameterKind::kBias:
+    case ParameterKind::kConstant:
+      return spec.full_precision;
+    default:
+      return true;
+  }
 }
 
 std::string shape_text(at::IntArrayRef shape) {
@@ -16,6 +25,15 @@ std::string shape_text(at::IntArrayRef shape) {
 }
 
 }  // namespace
+
+bool is_running(ParameterKind kind) {
+  return kind == ParameterKind::kRunningMean || kind == ParameterKind::kRunningVariance ||
+         kind == ParameterKind::kBatchCount;
+}
+
+bool is_trained(ParameterKind kind) {
+  return !is_running(kind) && kind != ParameterKind::kConstant;
+}
 
 int ParameterSet::add(const ParameterSpec& spec) {
   const int index = static_cast<int>(parameters_.size());
@@ -35,19 +53,27 @@ Parameter* ParameterSet::find(const std::string& name) {
 
 int64_t ParameterSet::count() const {
   int64_t count = 0;
-  for (const Parameter& parameter : parameters_) count += parameter.master.numel();
+  for (const Parameter& parameter : parameters_)
+    if (is_trained(parameter.spec.kind)) count += parameter.master.numel();
   return count;
+}
+
+bool ParameterSet::has_running_statistics() const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const Parameter& parameter) { return is_running(parameter.spec.kind); });
 }
 
 void ParameterSet::make_leaf(Parameter& parameter) {
   parameter.grad.reset();
   parameter.master = parameter.master.detach();
-  if (compute_type_ == at::kFloat || stays_full(parameter.spec)) {
+  if (is_running(parameter.spec.kind)) {
+    parameter.value = parameter.master.clone();
+  } else if (compute_type_ == at::kFloat || stays_full(parameter.spec)) {
     parameter.value = parameter.master;
   } else {
     parameter.value = parameter.master.to(compute_type_);
   }
-  parameter.value.set_requires_grad(true);
+  parameter.value.set_requires_grad(is_trained(parameter.spec.kind));
 }
 
 void ParameterSet::set_compute_type(at::ScalarType type) {
@@ -107,6 +133,17 @@ void ParameterSet::zero_grads(ZeroGrads how) {
   }
 }
 
+void ParameterSet::settle_statistics(const at::Tensor& bad) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor good = bad.reshape({}) == 0;
+  for (Parameter& parameter : parameters_) {
+    if (!is_running(parameter.spec.kind)) continue;
+    if (parameter.spec.kind == ParameterKind::kBatchCount) parameter.value.add_(1);
+    parameter.value.copy_(at::where(good, parameter.value, parameter.master));
+    parameter.master.copy_(parameter.value);
+  }
+}
+
 void ParameterSet::refresh_shadows() {
   const at::NoGradGuard no_grad;
   for (Parameter& parameter : parameters_) {
@@ -115,7 +152,8 @@ void ParameterSet::refresh_shadows() {
 }
 
 void ParameterSet::start_ema() {
-  for (Parameter& parameter : parameters_) parameter.ema = parameter.master.detach().clone();
+  for (Parameter& parameter : parameters_)
+    if (is_trained(parameter.spec.kind)) parameter.ema = parameter.master.detach().clone();
 }
 
 void ParameterSet::load(const std::string& name, const at::Tensor& values) {

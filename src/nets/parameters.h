@@ -11,7 +11,21 @@
 
 namespace vox {
 
-enum class ParameterKind { kConvWeight, kBias, kNormScale, kNormShift };
+enum class ParameterKind {
+  kConvWeight,
+  kBias,
+  kNormScale,
+  kNormShift,
+  kSlope,  // of a PReLU
+  kOther,  // trained, none of these
+  // Buffers: kept in checkpoints under the original's names, never trained.
+  kRunningMean,
+  kRunningVariance,
+  kBatchCount,  // batches that the running statistics have seen; written as a 64-bit integer
+  kConstant,
+};
+bool is_trained(ParameterKind kind);
+bool is_running(ParameterKind kind);  // moves with the batches: mean, variance and count
 
 struct ParameterSpec {
   std::string name;
@@ -24,9 +38,11 @@ struct ParameterSpec {
 struct Parameter {
   ParameterSpec spec;
   at::Tensor master;  // float32
-  at::Tensor value;   // the autograd leaf that forward() reads: the master, or its half-precision shadow
-  at::Tensor grad;    // float32, laid out as the master; undefined until a backward pass reached it
-  at::Tensor ema;     // float32; undefined while the average is off
+  // What forward() reads: the master, or its half-precision shadow (an autograd leaf); of a running statistic a copy
+  // that forward() moves and settle_statistics() makes the master's, or takes back.
+  at::Tensor value;
+  at::Tensor grad;  // float32, laid out as the master; undefined until a backward pass reached it
+  at::Tensor ema;   // float32; undefined while the average is off
   const std::string& name() const { return spec.name; }
 };
 
@@ -39,7 +55,8 @@ class ParameterSet {
   const std::vector<Parameter>& all() const { return parameters_; }
   const at::Tensor& operator[](int index) const { return parameters_[static_cast<size_t>(index)].value; }
   Parameter* find(const std::string& name);
-  int64_t count() const;  // numbers, not tensors
+  int64_t count() const;  // trained numbers, not tensors
+  bool has_running_statistics() const;
 
   // float32, bfloat16 or float16: what convolutions compute in. Makes or drops the shadows.
   void set_compute_type(at::ScalarType type);
@@ -55,6 +72,10 @@ class ParameterSet {
   // Before a step. kRelease is cheaper; kInPlace keeps the addresses, as a captured graph needs.
   enum class ZeroGrads { kRelease, kInPlace };
   void zero_grads(ZeroGrads how = ZeroGrads::kRelease);
+
+  // After a step: running statistics take what its forward passes made of them, or go back where `bad` (a number on the
+  // device) is not zero. Nothing waits.
+  void settle_statistics(const at::Tensor& bad);
 
   // Writes the shadows from the masters: after masters were loaded or exchanged by hand.
   void refresh_shadows();

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "config/write.h"
 
 namespace vox {
 namespace {
@@ -37,19 +38,6 @@ std::string first_few(const std::vector<std::string>& names) {
   std::string text = join(shown, ", ");
   if (names.size() > kShown) text += concat(", ... (", names.size(), " in all)");
   return text;
-}
-
-template <class T>
-std::string list_text(const std::vector<T>& values) {
-  std::vector<std::string> parts;
-  for (const T& value : values) parts.push_back(concat(value));
-  return "[" + join(parts, ", ") + "]";
-}
-
-std::string extents_text(const std::vector<Extent3>& values) {
-  std::vector<std::string> parts;
-  for (const Extent3& e : values) parts.push_back(concat("[", e.z, ", ", e.y, ", ", e.x, "]"));
-  return "[" + join(parts, ", ") + "]";
 }
 
 }  // namespace
@@ -116,20 +104,15 @@ LoadReport load_weights(Network& network, const SafetensorsFile& file, const std
 }
 
 Metadata describe(const ModelOptions& options) {
-  const auto yes_no = [](bool value) { return value ? "true" : "false"; };
-  return {{"architecture", options.architecture},
-          {"in_channels", concat(options.in_channels)},
-          {"out_channels", concat(options.out_channels)},
-          {"filters", list_text(options.filters)},
-          {"strides", extents_text(options.strides)},
-          {"kernels", extents_text(options.kernels)},
-          {"convs_per_stage", list_text(options.convs_per_stage)},
-          {"norm", options.norm},
-          {"activation", options.activation},
-          {"dropout", shortest(options.dropout)},
-          {"deep_supervision", yes_no(options.deep_supervision)},
-          {"use_checkpoint", yes_no(options.use_checkpoint)},
-          {"mednext_size", options.mednext_size}};
+  ModelOptions described = options;
+  described.weights.clear();  // where they came from rebuilds nothing
+  Writer writer;
+  described.describe(writer);
+  Metadata metadata;
+  for (const auto& [key, value] : writer.values()) {
+    if (value != scalar_tree("")) metadata[key] = flow_text(value);
+  }
+  return metadata;
 }
 
 ModelOptions model_options(const Metadata& metadata, const std::vector<std::string>& overrides) {

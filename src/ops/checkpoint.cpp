@@ -12,6 +12,19 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+thread_local bool in_second_run = false;
+
+class SecondRun {
+ public:
+  SecondRun() : before_(in_second_run) { in_second_run = true; }
+  ~SecondRun() { in_second_run = before_; }
+  SecondRun(const SecondRun&) = delete;
+  SecondRun& operator=(const SecondRun&) = delete;
+
+ private:
+  bool before_;
+};
+
 struct SegmentHolder : torch::CustomClassHolder {
   SegmentHolder(Segment s, size_t inputs) : segment(std::move(s)), input_count(inputs) {}
   Segment segment;
@@ -41,6 +54,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
     variable_list outputs;
     {
       const at::AutoGradMode with_grad(true);
+      const SecondRun second_run;
       outputs = holder.segment(inputs);
     }
     const variable_list found = torch::autograd::grad(outputs, sources, output_grads, std::nullopt, false, true);
@@ -52,6 +66,10 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 };
 
 }  // namespace
+
+bool recomputing() {
+  return in_second_run;
+}
 
 std::vector<at::Tensor> checkpoint(const Segment& segment, const std::vector<at::Tensor>& inputs,
                                    const std::vector<at::Tensor>& parameters) {

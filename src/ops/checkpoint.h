@@ -17,4 +17,7 @@ using Segment = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 std::vector<at::Tensor> checkpoint(const Segment& segment, const std::vector<at::Tensor>& inputs,
                                    const std::vector<at::Tensor>& parameters);
 
+// Whether this thread is inside the second run of a segment: what a layer does once per step is left out there.
+bool recomputing();
+
 }  // namespace vox::ops

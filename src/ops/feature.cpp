@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "ops/checkpoint.h"
+#include "ops/trace.h"
 
 namespace vox::ops {
 namespace {
@@ -15,42 +16,111 @@ std::array<int64_t, 3> sizes(const Extent3& extent) {
   return {extent.z, extent.y, extent.x};
 }
 
-at::Tensor activate_in_place(at::Tensor values, const Epilogue& epilogue) {
-  switch (epilogue.activation) {
+std::optional<at::Tensor> optional(const at::Tensor* tensor) {
+  return tensor ? std::optional(*tensor) : std::nullopt;
+}
+
+at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
+  const bool cudnn = at::globalContext().userEnabledCuDNN();
+  switch (norm.kind) {
+    case NormKind::kNone:
+      return raw;
+    case NormKind::kInstance:
+      return at::instance_norm(raw, optional(norm.scale), optional(norm.shift), {}, {}, true, 0.1, norm.epsilon, cudnn);
+    case NormKind::kGroup:
+      return at::group_norm(raw, norm.groups, optional(norm.scale), optional(norm.shift), norm.epsilon, cudnn);
+    case NormKind::kBatch: {
+      // A segment that runs a second time must not move the running statistics twice.
+      const bool moves = !norm.training || !recomputing();
+      return at::batch_norm(
+          raw, optional(norm.scale), optional(norm.shift), moves ? optional(norm.running_mean) : std::nullopt,
+          moves ? optional(norm.running_variance) : std::nullopt, norm.training, norm.momentum, norm.epsilon, cudnn);
+    }
+  }
+  throw Error("internal error: a norm without code", Fault::kBug);
+}
+
+at::Tensor activate(const at::Tensor& values, const ActivationLayer& layer, bool in_place) {
+  switch (layer.kind) {
     case Activation::kNone:
       return values;
     case Activation::kLeakyRelu:
-      return at::leaky_relu_(values, epilogue.negative_slope);
+      if (!in_place) return at::leaky_relu(values, layer.negative_slope);
+      return at::leaky_relu_(const_cast<at::Tensor&>(values), layer.negative_slope);
     case Activation::kRelu:
-      return at::relu_(values);
+      return in_place ? at::relu_(const_cast<at::Tensor&>(values)) : at::relu(values);
     case Activation::kGelu:
       return at::gelu(values);
+    case Activation::kPrelu:
+      return at::prelu(values, layer.slope->to(values.scalar_type()));
+    case Activation::kElu:
+      return at::elu(values);
+    case Activation::kSilu:
+      return at::silu(values);
   }
   throw Error("internal error: an activation without code", Fault::kBug);
 }
 
-at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
-  if (norm.kind == NormKind::kNone) return raw;
-  const std::optional<at::Tensor> none;
-  return at::instance_norm(raw, norm.scale ? std::optional(*norm.scale) : none,
-                           norm.shift ? std::optional(*norm.shift) : none, none, none, true, 0.1, norm.epsilon,
-                           at::globalContext().userEnabledCuDNN());
+at::Tensor drop(const at::Tensor& values, const Dropout& dropout) {
+  if (dropout.rate <= 0) return values;
+  return values * dropout_mask(dropout, values).to(values.device(), values.scalar_type());
 }
 
-// The convolution's result is nobody else's and no backward needs it once a norm has read it, so that the activation
-// may work in place; without a norm it may too, as a convolution's backward does not read its output.
-at::Tensor apply(const at::Tensor& raw, const Epilogue& epilogue) {
-  at::Tensor values = activate_in_place(normalize(raw, epilogue.norm), epilogue);
-  if (epilogue.dropout.rate > 0) {
-    const at::Tensor mask = dropout_mask(epilogue.dropout, values.size(0), values.size(1));
-    values = values * mask.to(values.device(), values.scalar_type());
+// `owned`: the values are nobody else's and no backward needs them (a convolution does not read its output, a norm
+// only its input), so that the activation may work in place.
+at::Tensor apply_to(at::Tensor values, const Epilogue& epilogue, bool owned) {
+  const Dropout& dropout = epilogue.dropout;
+  if (dropout.before_norm) values = drop(values, dropout);
+  owned = owned || epilogue.norm.kind != NormKind::kNone;
+  values = normalize(values, epilogue.norm);
+  if (!dropout.before_norm) values = drop(values, dropout);
+  if (epilogue.residual) {
+    values = values + epilogue.residual->materialize();
+    owned = true;
   }
-  return values;
+  return activate(values, epilogue.activation, owned);
 }
 
 std::optional<at::Tensor> bias_that_counts(const ConvLayer& layer, const Epilogue& epilogue) {
-  if (epilogue.norm.kind == NormKind::kInstance || !layer.bias.defined()) return std::nullopt;
+  const bool cancelled = epilogue.norm.kind == NormKind::kInstance && !epilogue.dropout.before_norm;
+  if (cancelled || !layer.bias.defined()) return std::nullopt;
   return layer.bias;
+}
+
+Feature shape_alone(const at::Tensor& like, int64_t channels, const Extent3& size) {
+  return Feature::plain(at::empty({like.size(0), channels, size.z, size.y, size.x}, like.options().device(at::kMeta)));
+}
+
+Extent3 extent_of(const at::Tensor& values) {
+  return {values.size(2), values.size(3), values.size(4)};
+}
+
+Feature record_conv(const at::Tensor& input, const ConvLayer& layer, int64_t out, const Extent3& size,
+                    const Extent3& work) {
+  const Feature result = shape_alone(input, out, size);
+  if (Trace* trace = Trace::current()) {
+    const int64_t parameters = layer.weight.numel() + (layer.bias.defined() ? layer.bias.numel() : 0);
+    const double macs = static_cast<double>(layer.weight.numel()) * static_cast<double>(input.size(0) * work.voxels());
+    trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs});
+    trace->add_kept(result.materialize().numel());
+  }
+  return result;
+}
+
+Extent3 conv_size(const Extent3& in, const Extent3& kernel, const Extent3& stride, const Extent3& padding) {
+  Extent3 out;
+  for (int a = 0; a < 3; ++a) out[a] = (in[a] + 2 * padding[a] - kernel[a]) / stride[a] + 1;
+  return out;
+}
+
+Feature pooled(const Feature& input, const PoolWindow& window,
+               const std::function<at::Tensor(const at::Tensor&)>& compute) {
+  const at::Tensor& values = input.materialize();
+  if (!values.is_meta()) return Feature::plain(compute(values));
+  const Feature result =
+      shape_alone(values, values.size(1), conv_size(extent_of(values), window.kernel, window.stride, window.padding));
+  if (Trace* trace = Trace::current()) trace->add_kept(result.materialize().numel());
+  return result;
 }
 
 }  // namespace
@@ -78,29 +148,77 @@ const at::Tensor& Feature::materialize() const {
 }
 
 Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
-  const at::Tensor values = input.materialize().to(layer.weight.scalar_type());
-  const at::Tensor raw = at::conv3d(values, layer.weight, bias_that_counts(layer, epilogue),
-                                    sizes(layer.geometry.stride), sizes(layer.geometry.padding()));
-  return Feature::plain(apply(raw, epilogue));
+  const ConvGeometry& g = layer.geometry;
+  const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
+  const at::Tensor& values = input.materialize();
+  if (values.is_meta()) {
+    const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
+    return record_conv(values, layer, layer.weight.size(0), size, size);
+  }
+  const at::Tensor raw =
+      at::conv3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
+                 sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
+  return Feature::plain(apply_to(raw, epilogue, true));
 }
 
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
-  const at::Tensor values = input.materialize().to(layer.weight.scalar_type());
+  const ConvGeometry& g = layer.geometry;
+  const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
+  const at::Tensor& values = input.materialize();
+  if (values.is_meta()) {
+    Extent3 size;
+    for (int a = 0; a < 3; ++a)
+      size[a] = (values.size(a + 2) - 1) * g.stride[a] - 2 * padding[a] + g.kernel[a] + g.output_padding[a];
+    return record_conv(values, layer, layer.weight.size(1) * g.groups, size, extent_of(values));
+  }
   const at::Tensor raw =
-      at::conv_transpose3d(values, layer.weight, bias_that_counts(layer, epilogue), sizes(layer.geometry.stride));
-  return Feature::plain(apply(raw, epilogue));
+      at::conv_transpose3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
+                           sizes(g.stride), sizes(padding), sizes(g.output_padding), g.groups);
+  return Feature::plain(apply_to(raw, epilogue, true));
 }
 
-at::Tensor dropout_mask(const Dropout& dropout, int64_t samples, int64_t channels) {
-  at::Tensor mask = at::empty({samples, channels, 1, 1, 1}, at::kFloat);
-  const float kept = static_cast<float>(1 / (1 - dropout.rate));
-  float* value = mask.data_ptr<float>();
-  for (int64_t n = 0; n < samples; ++n) {
-    Random random(dropout.seed, static_cast<uint64_t>(dropout.first_sample + n),
-                  kDropoutStream + static_cast<uint32_t>(dropout.layer));
-    for (int64_t c = 0; c < channels; ++c) *value++ = random.chance(dropout.rate) ? 0.0f : kept;
+Feature apply(const Feature& input, const Epilogue& epilogue) {
+  const at::Tensor& values = input.materialize();
+  if (!values.is_meta()) return Feature::plain(apply_to(values, epilogue, false));
+  if (Trace* trace = Trace::current()) trace->add_kept(values.numel());
+  return input;
+}
+
+Feature add(const Feature& first, const Feature& second) {
+  return Feature::plain(first.materialize() + second.materialize());
+}
+
+Feature max_pool(const Feature& input, const PoolWindow& window) {
+  return pooled(input, window, [&](const at::Tensor& values) {
+    return at::max_pool3d(values, sizes(window.kernel), sizes(window.stride), sizes(window.padding));
+  });
+}
+
+Feature average_pool(const Feature& input, const PoolWindow& window) {
+  return pooled(input, window, [&](const at::Tensor& values) {
+    return at::avg_pool3d(values, sizes(window.kernel), sizes(window.stride), sizes(window.padding), false, false);
+  });
+}
+
+Feature upsample(const Feature& input, const Extent3& factor, Interpolation how) {
+  const at::Tensor& values = input.materialize();
+  Extent3 size = extent_of(values);
+  for (int a = 0; a < 3; ++a) size[a] *= factor[a];
+  if (values.is_meta()) return shape_alone(values, values.size(1), size);
+  if (how == Interpolation::kNearest) return Feature::plain(at::upsample_nearest3d(values, sizes(size)));
+  return Feature::plain(at::upsample_trilinear3d(values, sizes(size), how == Interpolation::kLinearAlignCorners));
+}
+
+Feature pad(const Feature& input, const Extent3& before, const Extent3& after, PadWith with) {
+  const at::Tensor& values = input.materialize();
+  if (values.is_meta()) {
+    Extent3 size = extent_of(values);
+    for (int a = 0; a < 3; ++a) size[a] += before[a] + after[a];
+    return shape_alone(values, values.size(1), size);
   }
-  return mask;
+  const std::array<int64_t, 6> amount{before.x, after.x, before.y, after.y, before.z, after.z};
+  if (with == PadWith::kEdge) return Feature::plain(at::replication_pad3d(values, amount));
+  return Feature::plain(at::constant_pad_nd(values, amount));
 }
 
 }  // namespace vox::ops

@@ -1,57 +1,33 @@
 // What networks pass between layers: a raw convolution output (or two that stand for a concatenation) together with
-// the norm and activation that are still to be applied. Only conv(), conv_transpose() and materialize() look inside,
-// so that a device may apply them while it loads the input of the next convolution. The CPU applies them at once.
+// the norm and activation that are still to be applied. Only the functions here look inside, so that a device may apply
+// them while it loads the input of the next convolution. The CPU applies them at once.
 // A Feature is a handle: copies share one materialization, so that the gradients of two consumers (a skip) are summed
 // before they go back through the norm once.
+// A Feature on the meta device carries shapes alone: a whole network runs on it at no cost, for ops/trace.h to record.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <optional>
+#include <string>
 
 #include "base/shape.h"
-
-namespace at {
-class Tensor;
-}
+#include "ops/epilogue.h"
 
 namespace vox::ops {
 
 struct ConvGeometry {
   Extent3 kernel{3, 3, 3}, stride{1, 1, 1};
-  Extent3 padding() const { return {(kernel.z - 1) / 2, (kernel.y - 1) / 2, (kernel.x - 1) / 2}; }
+  int64_t groups = 1;
+  std::optional<Extent3> padding{};  // unset: what keeps the size at stride 1; none for conv_transpose
+  Extent3 output_padding{0, 0, 0};   // of conv_transpose
 };
 
 struct ConvLayer {           // borrows its tensors for the call
-  const at::Tensor& weight;  // [out, in, kernel]; [in, out, kernel] for conv_transpose
-  const at::Tensor& bias;    // [out]
+  const at::Tensor& weight;  // [out, in / groups, kernel]; [in, out / groups, kernel] for conv_transpose
+  const at::Tensor& bias;    // [out], or undefined
   ConvGeometry geometry;
-};
-
-enum class NormKind { kNone, kInstance };
-struct NormLayer {
-  NormKind kind = NormKind::kNone;
-  const at::Tensor* scale = nullptr;  // [channels]; both null: not affine
-  const at::Tensor* shift = nullptr;
-  double epsilon = 1e-5;
-};
-
-enum class Activation { kNone, kLeakyRelu, kRelu, kGelu };
-
-// Whole channels kept with probability 1 - rate, scaled by its inverse. The mask is a pure function of (seed, sample,
-// layer, channel), whatever the batch a sample is in.
-struct Dropout {
-  double rate = 0;  // 0: none
-  uint64_t seed = 0;
-  int64_t first_sample = 0;  // number of the first sample of the batch
-  int layer = 0;
-};
-
-struct Epilogue {  // what follows a convolution, in this order
-  NormLayer norm;
-  Activation activation = Activation::kNone;
-  double negative_slope = 0.01;  // of the leaky ReLU
-  Dropout dropout;
+  const std::string* name = nullptr;  // for a trace
 };
 
 class Feature {
@@ -64,15 +40,25 @@ class Feature {
   struct State;
   explicit Feature(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
-  friend Feature conv(const Feature&, const ConvLayer&, const Epilogue&);
-  friend Feature conv_transpose(const Feature&, const ConvLayer&, const Epilogue&);
 };
 
 // A bias directly before an instance norm is dropped: the norm subtracts it again, its gradient is exactly zero.
 Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue = {});
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue = {});
+// An epilogue on its own: networks that normalise before they convolve.
+Feature apply(const Feature& input, const Epilogue& epilogue);
+Feature add(const Feature& first, const Feature& second);
 
-// [samples, channels, 1, 1, 1] of 0 or 1 / (1 - rate), float32 on the CPU.
-at::Tensor dropout_mask(const Dropout& dropout, int64_t samples, int64_t channels);
+struct PoolWindow {
+  Extent3 kernel{2, 2, 2}, stride{2, 2, 2}, padding{0, 0, 0};
+};
+Feature max_pool(const Feature& input, const PoolWindow& window);
+Feature average_pool(const Feature& input, const PoolWindow& window);  // padding is not counted
+
+enum class Interpolation { kNearest, kLinear, kLinearAlignCorners };
+Feature upsample(const Feature& input, const Extent3& factor, Interpolation how);
+
+enum class PadWith { kZeros, kEdge };
+Feature pad(const Feature& input, const Extent3& before, const Extent3& after, PadWith with);
 
 }  // namespace vox::ops

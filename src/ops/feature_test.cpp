@@ -17,7 +17,7 @@ struct Block {
   Epilogue epilogue() const {
     Epilogue result;
     result.norm = {NormKind::kInstance, &scale, &shift};
-    result.activation = Activation::kLeakyRelu;
+    result.activation.kind = Activation::kLeakyRelu;
     return result;
   }
   ConvLayer layer() const { return {weight, bias, {}}; }
@@ -67,11 +67,12 @@ TEST(Feature, TwoConsumersShareOneMaterialization) {
 
 TEST(Feature, DropoutFollowsTheSampleNotTheBatch) {
   const Dropout whole{0.3, 7, 10, 2}, later{0.3, 7, 12, 2};
-  const at::Tensor four = dropout_mask(whole, 4, 1000), two = dropout_mask(later, 2, 1000);
+  const at::Tensor four = dropout_mask(whole, at::empty({4, 1000, 1, 1, 1})),
+                   two = dropout_mask(later, at::empty({2, 1000, 1, 1, 1}));
   EXPECT_TRUE(at::equal(four.narrow(0, 2, 2), two));
   EXPECT_NEAR((four == 0).to(at::kFloat).mean().item<float>(), 0.3, 0.03);  // three deviations of 4000 draws: 0.022
   EXPECT_NEAR(four.max().item<float>(), 1 / 0.7, 1e-6);
-  EXPECT_FALSE(at::equal(four, dropout_mask({0.3, 7, 10, 3}, 4, 1000)));
+  EXPECT_FALSE(at::equal(four, dropout_mask({0.3, 7, 10, 3}, four)));
 }
 
 TEST(Checkpoint, GivesTheGradientsOfThePlainSegment) {

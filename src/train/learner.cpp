@@ -36,7 +36,8 @@ int64_t next_smaller_divisor(int64_t batch, int64_t micro) {
   return 0;
 }
 
-void require_shrinkable(const Options& options, const LossSet& loss, int64_t micro) {
+void require_shrinkable(const Options& options, const Learner& learner, int64_t micro) {
+  const bool batch_norm = learner.network->parameters().has_running_statistics();
   const std::string advice =
       "; use a smaller data.batch_size or data.patch_size, training.precision=bf16-mixed, or "
       "model.use_checkpoint=true";
@@ -45,9 +46,8 @@ void require_shrinkable(const Options& options, const LossSet& loss, int64_t mic
   VOX_CHECK(options.training.on_oom != "fail", "a batch of ", micro, " does not fit into the memory of the GPU",
             advice);
   if (options.training.on_oom == "shrink") return;
-  VOX_CHECK(options.model.norm != "batch" && !loss.batch_wise(), "a batch of ", micro,
-            " does not fit into the memory of the GPU, and ",
-            options.model.norm == "batch" ? "batch norm" : "a batch-wise loss",
+  VOX_CHECK(!batch_norm && !learner.loss->batch_wise(), "a batch of ", micro,
+            " does not fit into the memory of the GPU, and ", batch_norm ? "batch norm" : "a batch-wise loss",
             " would learn otherwise from a smaller one", advice, ", or accept it with training.on_oom=shrink");
 }
 
@@ -138,7 +138,7 @@ WarmUp warm_up(const WarmUpRequest& request) {
       result.step_s = seconds[seconds.size() / 2] * static_cast<double>(micro_steps);
       return result;
     } catch (const c10::OutOfMemoryError&) {
-      require_shrinkable(request.options, *request.learner.loss, result.micro_batch);
+      require_shrinkable(request.options, request.learner, result.micro_batch);
       result.micro_batch = next_smaller_divisor(batch, result.micro_batch);
       result.shrunk = concat("a batch of ", batch, " does not fit into the memory of the GPU: it is now made of ",
                              batch / result.micro_batch, " parts of ", result.micro_batch,

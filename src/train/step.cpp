@@ -140,6 +140,7 @@ StepReport StepRunner::run(int64_t step, double lr) {
   }
   parts_.optimizer.set_lr(lr);
   parts_.optimizer.step();
+  parts_.network.parameters().settle_statistics(parts_.optimizer.found_inf());
   std::vector<at::Tensor> values{sums.loss};
   for (const at::Tensor& term : sums.terms) {
     report.due.push_back(term.defined());
@@ -190,6 +191,7 @@ void StepRunner::rehearse(const DeviceBatch& batch, int64_t step) {
   parts_.optimizer.scaled(parts_.loss.compute(logits, batch.targets, step).total).backward();
   parameters.collect_grads();
   parameters.zero_grads();
+  parameters.refresh_shadows();  // running statistics as before
   const at::Device device = parameters.device();
   if (!device.is_cpu()) torch::cuda::synchronize(device.index());
 }

@@ -128,4 +128,13 @@ std::string human_seconds(double seconds) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
+std::string printable(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  std::string result(text.substr(0, kLongest));
+  for (char& c : result) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() > kLongest ? result + "..." : result;
+}
+
 }  // namespace vox

@@ -18,7 +18,7 @@ class Kernels:
         subprocess.run(["g++", "-std=c++20", "-O2", "-march=x86-64-v3", "-shared", "-fPIC", "-I", str(REPOSITORY / "src"),
                         str(REPOSITORY / "bench" / "kernel_shim.cpp"), *archives, "-lpthread", "-o", str(library)], check=True)
         self.library = ctypes.CDLL(str(library))
-        self.library.shim_components.restype = ctypes.c_int64
+        self.library.shim_components.restype = self.library.shim_persistence.restype = ctypes.c_int64
 
     def call(self, name, *arguments):
         """Arrays as pointers, and after them the extent of the last array; whole numbers as int."""
@@ -42,3 +42,8 @@ class Kernels:
         out = numpy.empty_like(mask)
         self.call("close", out, mask)
         return out
+
+    def persistence(self, values, dimension, falling=False, cubes=False):
+        """Pairs of voxels, [n, 2]; a death of -1 is none."""
+        pairs = numpy.empty((3 * values.size + 1, 2), numpy.int64)
+        return pairs[:self.call("persistence", pairs, values, dimension, int(falling), int(cubes))]

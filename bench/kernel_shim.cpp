@@ -2,6 +2,7 @@
 #include "kernels/components.h"
 #include "kernels/edt.h"
 #include "kernels/morphology.h"
+#include "kernels/persistence.h"
 #include "kernels/thinning.h"
 
 extern "C" void shim_edt(float* squared, const uint8_t* mask, int64_t z, int64_t y, int64_t x) {
@@ -24,4 +25,17 @@ extern "C" void shim_dilate(uint8_t* out, const uint8_t* mask, int64_t z, int64_
 
 extern "C" void shim_close(uint8_t* out, const uint8_t* mask, int64_t z, int64_t y, int64_t x) {
   vox::close_cpu(out, mask, {z, y, x});
+}
+
+extern "C" int64_t shim_persistence(int64_t* pairs, const float* values, int64_t z, int64_t y, int64_t x, int dimension,
+                                    int falling, int cubes) {
+  const std::vector<vox::PersistencePair> found =
+      vox::persistence_pairs_cpu(values, {z, y, x}, dimension,
+                                 {.level = falling ? vox::Level::kFalling : vox::Level::kRising,
+                                  .construction = cubes ? vox::Construction::kCubes : vox::Construction::kVertices});
+  for (const vox::PersistencePair& pair : found) {
+    *pairs++ = pair.birth;
+    *pairs++ = pair.death;
+  }
+  return static_cast<int64_t>(found.size());
 }

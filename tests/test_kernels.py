@@ -57,3 +57,36 @@ def test_closing_and_tubes_are_scikit_images(kernels, draw):
         mask = random_mask(numpy_source(draw))
         assert np.array_equal(kernels.close(mask), morphology.closing(mask)), mask.shape
         assert np.array_equal(kernels.dilate(mask, 2), morphology.dilation(morphology.dilation(mask))), mask.shape
+
+
+# ---- persistence
+
+def random_map(source, most):
+    """Smooth or noisy, with or without equal values, of any shape."""
+    ndimage = pytest.importorskip("scipy.ndimage")
+    values = source.standard_normal(tuple(source.integers(1, most, 3)))
+    if source.integers(2):
+        values = ndimage.gaussian_filter(values, source.uniform(0.5, 2))
+    if source.integers(2):
+        values = np.round(values / values.std() * source.choice([0.7, 2]) if values.std() > 0 else values)
+    return values.astype(np.float32)
+
+
+def in_order(intervals):
+    return intervals[np.lexsort(intervals.T)]
+
+
+@pytest.mark.parametrize("cubes", [False, True], ids=["vertices", "cubes"])
+@pytest.mark.parametrize("falling", [False, True], ids=["rising", "falling"])
+def test_persistence_pairs_are_gudhis(kernels, draw, cubes, falling):
+    gudhi = pytest.importorskip("gudhi")
+    for _ in range(12):
+        values = random_map(numpy_source(draw), 13)
+        peer = gudhi.CubicalComplex(**{"top_dimensional_cells" if cubes else "vertices": -values if falling else values})
+        peer.compute_persistence()
+        for dimension in range(3):
+            pairs = kernels.persistence(values, dimension, falling, cubes)
+            flat = np.append(values.ravel(), -np.inf if falling else np.inf)  # the last: what never dies
+            expected = peer.persistence_intervals_in_dimension(dimension).reshape(-1, 2)
+            found = flat[pairs] * (-1 if falling else 1)
+            assert np.array_equal(in_order(found), in_order(expected)), (values.shape, dimension)

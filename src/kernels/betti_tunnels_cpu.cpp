@@ -4,17 +4,15 @@
 // boundary depends on earlier ones in all rows but those of B's edges, yet not in all rows. The latter is known
 // beforehand (clearing: squares that join cubes of the dual graph, taken in reverse, close a cavity and depend), so
 // only rows outside B are reduced. Boundaries are cycles, and a cycle is known from its edges outside a spanning tree
-// (of the grid with B's components contracted), so the rows of a tree go, too. What is left of nearly every square is
-// one edge, or two: an edge then stands for nothing, or for the other one, and such links are followed as in a
-// union-find. Without them a loop would be pushed, square by square, to the edge of the volume.
+// (of the grid with B's components contracted), so the rows of a tree go, too.
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/betti.h"
 #include "kernels/betti_matching_parts.h"
+#include "kernels/reduction.h"
 #include "kernels/union_find.h"
 
 namespace vox {
@@ -147,99 +145,15 @@ class Complex {
   std::vector<uint32_t> keys_;
 };
 
-class Reduction {
- public:
-  Reduction(const Complex& complex, Flag mask)
-      : complex_(complex), rows_(complex.rows_outside(mask)), link_(rows_.size()) {
-    for (uint32_t edge = 0; edge < link_.size(); ++edge) link_[edge] = rows_[edge] ? edge : kNothing;
-  }
-
-  // Whether the square depends on those reduced before. To be asked in their order.
-  bool depends(uint32_t square) {
-    heap_.clear();
-    for (const uint32_t edge : complex_.edges_of(square)) push(edge);
-    for (;;) {
-      const uint32_t pivot = pop_pivot();
-      if (pivot == kNothing) return true;
-      const auto column = link_[pivot] == kColumn ? columns_.find(pivot) : columns_.end();
-      if (column == columns_.end()) {
-        claim(pivot);
-        return false;
-      }
-      for (size_t i = column->second; entries_[i] != kNothing; ++i) push(entries_[i]);
-    }
-  }
-
- private:
-  static constexpr uint32_t kNothing = ~uint32_t{0}, kColumn = kNothing - 1;
-
-  // What the edge stands for: nothing, an edge of its own, or one that a stored column replaces.
-  uint32_t resolve(uint32_t edge) {
-    uint32_t next = link_[edge];
-    if (next >= kColumn || next == edge) return next == kNothing ? kNothing : edge;
-    for (;;) {
-      const uint32_t after = link_[next];
-      if (after == kNothing) return link_[edge] = kNothing;
-      if (after == kColumn || after == next) return next;
-      link_[edge] = after;  // halves the path
-      edge = next;
-      next = after;
-    }
-  }
-
-  void push(uint32_t edge) {
-    const uint32_t row = resolve(edge);
-    if (row == kNothing) return;
-    heap_.push_back(uint64_t{complex_.key(row)} << 32 | row);
-    std::push_heap(heap_.begin(), heap_.end());
-  }
-  uint64_t pop() {
-    std::pop_heap(heap_.begin(), heap_.end());
-    const uint64_t row = heap_.back();
-    heap_.pop_back();
-    return row;
-  }
-  // The last row that occurs an odd number of times, taken out; kNothing where there is none.
-  uint32_t pop_pivot() {
-    while (!heap_.empty()) {
-      const uint64_t row = pop();
-      if (heap_.empty() || heap_.front() != row) return static_cast<uint32_t>(row);
-      pop();
-    }
-    return kNothing;
-  }
-
-  // From now on the pivot stands for the rest of the column.
-  void claim(uint32_t pivot) {
-    const uint32_t first = pop_pivot(), second = first == kNothing ? kNothing : pop_pivot();
-    if (second == kNothing) {
-      link_[pivot] = first;
-      return;
-    }
-    link_[pivot] = kColumn;
-    columns_.emplace(pivot, entries_.size());
-    entries_.push_back(first);
-    for (uint32_t row = second; row != kNothing; row = pop_pivot()) entries_.push_back(row);
-    entries_.push_back(kNothing);
-  }
-
-  const Complex& complex_;
-  const std::vector<uint8_t> rows_;
-  std::vector<uint32_t> link_;
-  std::vector<uint64_t> heap_;                    // key and edge, the last one first
-  std::unordered_map<uint32_t, size_t> columns_;  // pivot -> where the rest of its column begins
-  std::vector<uint32_t> entries_;                 // columns, each ended by kNothing
-};
-
 // Calls found(square) for each square that ends a tunnel of the mask, in order. A mask's cycles are as many as its
 // edges beyond a forest; when all have ended, nothing is left to find.
 template <class Found>
 void for_each_end(const Complex& complex, Flag mask, int64_t cycles, Found found) {
-  Reduction reduction(complex, mask);
+  Reduction reduction(complex, complex.rows_outside(mask));
   for (const bool foreground : {true, false}) {
     for (uint32_t square = 0; square < complex.squares(); ++square) {
       if (!complex.has(kSquare, square) || complex.has(kForeground, square) != foreground) continue;
-      if (complex.has(kDependent, square) || !reduction.depends(square)) continue;
+      if (complex.has(kDependent, square) || reduction.reduce(square) != reduction.kNothing) continue;
       if (!foreground) found(square);
       if (--cycles == 0) return;
     }

@@ -7,6 +7,7 @@
 #include <array>
 #include <vector>
 
+#include "kernels/neighbourhood.h"
 #include "kernels/padded_bits.h"
 #include "kernels/pieces.h"
 #include "kernels/thinning.h"
@@ -14,12 +15,7 @@
 namespace vox {
 namespace {
 
-// A voxel and its 26 neighbours as bits: (dz + 1) * 9 + (dy + 1) * 3 + dx + 1.
-constexpr uint32_t kCentre = 1u << 13;
-
-uint32_t bit_at(int dz, int dy, int dx) {
-  return 1u << ((dz + 1) * 9 + (dy + 1) * 3 + dx + 1);
-}
+using neighbourhood::bit_at, neighbourhood::kMiddle;
 
 // Voxels as closed cubes. What goes with the cube in the middle, seen from one of its corners: the corner if no other
 // cube has it, edges (each seen from 2 corners), faces (from 4), the cube (from 8), as eighths of the Euler
@@ -44,7 +40,7 @@ Octant make_octant(int z, int y, int x) {  // the direction of the corner: -1 or
   const std::array<uint32_t, 3> faces{bit_at(z, 0, 0), bit_at(0, y, 0), bit_at(0, 0, x)};
   const std::array<uint32_t, 3> edges{bit_at(z, y, 0), bit_at(0, y, x), bit_at(z, 0, x)};
   Octant octant;
-  octant.voxels = kCentre | bit_at(z, y, x);
+  octant.voxels = kMiddle | bit_at(z, y, x);
   for (size_t i = 0; i < 3; ++i) octant.voxels |= faces[i] | edges[i];
   for (uint32_t i = 0; i < 256; ++i)
     octant.change[i] = change_in(faces, edges, bit_at(z, y, x), _pdep_u32(i, octant.voxels));
@@ -65,18 +61,8 @@ bool keeps_euler(uint32_t around) {
 
 // Whether the neighbours are one component (through corners) without the voxel in the middle, or none at all.
 bool keeps_connections(uint32_t around) {
-  constexpr uint32_t kLeft = 0111111111, kRight = kLeft << 2;  // x = 0 and x = 2 of every row
-  constexpr uint32_t kTop = 0007007007, kBottom = kTop << 6;   // y = 0 and y = 2 of every slice
-  const uint32_t neighbours = around & ~kCentre;
-  uint32_t reached = neighbours & (0 - neighbours);
-  for (uint32_t before = 0; reached != before;) {
-    before = reached;
-    reached |= (reached & ~kRight) << 1 | (reached & ~kLeft) >> 1;
-    reached |= (reached & ~kBottom) << 3 | (reached & ~kTop) >> 3;
-    reached |= reached << 9 | reached >> 9;
-    reached &= neighbours;
-  }
-  return reached == neighbours;
+  const uint32_t neighbours = around & ~kMiddle;
+  return neighbourhood::connected_by_corners(neighbours & (0 - neighbours), neighbours) == neighbours;
 }
 
 bool may_go(uint32_t around) {

@@ -1,4 +1,4 @@
-// Disjoint sets by parents: a root is its own parent and has the smallest number of its set.
+// Disjoint sets by parents: a root is its own parent and, of sets made by unite, the smallest number.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@ class UnionFind {
   explicit UnionFind(int64_t count = 0) : parent_(static_cast<size_t>(count)) {
     std::iota(parent_.begin(), parent_.end(), 0u);
   }
+  explicit UnionFind(std::vector<uint32_t> parents) : parent_(std::move(parents)) {}  // must end at roots
   int64_t size() const { return static_cast<int64_t>(parent_.size()); }
   uint32_t add() {
     parent_.push_back(static_cast<uint32_t>(parent_.size()));

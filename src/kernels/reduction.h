@@ -1,0 +1,103 @@
+// Reduces the columns of a boundary matrix over Z/2, one after the other: edges are rows, squares are columns.
+//
+// A column that is reduced has a last row, its pivot, and from then on the pivot stands for the rest of the column. The
+// rest of nearly every square is no edge or one: the pivot then stands for nothing, or for that other edge, and such
+// links are followed as in a union-find. Without them a loop would be pushed, square by square, through the volume.
+//
+// Complex: edges_of(square) -> four edges; key(edge) -> uint32_t, the order of rows (of equal keys the number decides).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace vox {
+
+template <class Complex>
+class Reduction {
+ public:
+  static constexpr uint32_t kNothing = ~uint32_t{0};
+
+  // rows[edge] is 0 for edges that are no rows.
+  Reduction(const Complex& complex, const std::vector<uint8_t>& rows) : complex_(complex), link_(rows.size()) {
+    VOX_ASSERT(rows.size() < kColumn);
+    for (uint32_t edge = 0; edge < link_.size(); ++edge) link_[edge] = rows[edge] ? edge : kNothing;
+  }
+
+  // The pivot of the square's column; kNothing where it depends on those reduced before.
+  uint32_t reduce(uint32_t square) {
+    heap_.clear();
+    for (const uint32_t edge : complex_.edges_of(square)) push(edge);
+    for (;;) {
+      const uint32_t pivot = pop_pivot();
+      if (pivot == kNothing) return kNothing;
+      if (link_[pivot] < kColumn) {
+        claim(pivot);
+        return pivot;
+      }
+      for (size_t i = link_[pivot] - kColumn; entries_[i] != kNothing; ++i) push(entries_[i]);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kColumn = uint32_t{1} << 31;  // added to the place where the rest of a column begins
+
+  // What the edge stands for: nothing, itself, or an edge that a stored column replaces.
+  uint32_t resolve(uint32_t edge) {
+    uint32_t next = link_[edge];
+    if (next >= kColumn || next == edge) return next == kNothing ? kNothing : edge;
+    for (;;) {
+      const uint32_t after = link_[next];
+      if (after == kNothing) return link_[edge] = kNothing;
+      if (after >= kColumn || after == next) return next;
+      link_[edge] = after;  // halves the path
+      edge = next;
+      next = after;
+    }
+  }
+
+  void push(uint32_t edge) {
+    const uint32_t row = resolve(edge);
+    if (row == kNothing) return;
+    heap_.push_back(uint64_t{complex_.key(row)} << 32 | row);
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  uint64_t pop() {
+    std::pop_heap(heap_.begin(), heap_.end());
+    const uint64_t row = heap_.back();
+    heap_.pop_back();
+    return row;
+  }
+  // The last row that occurs an odd number of times, taken out; kNothing where there is none.
+  uint32_t pop_pivot() {
+    while (!heap_.empty()) {
+      const uint64_t row = pop();
+      if (heap_.empty() || heap_.front() != row) return static_cast<uint32_t>(row);
+      pop();
+    }
+    return kNothing;
+  }
+
+  void claim(uint32_t pivot) {
+    const uint32_t first = pop_pivot(), second = first == kNothing ? kNothing : pop_pivot();
+    if (second == kNothing) {
+      link_[pivot] = first;
+      return;
+    }
+    VOX_CHECK(entries_.size() < kColumn - 1, "the topology of this volume is too rich to be reduced in memory");
+    link_[pivot] = kColumn + static_cast<uint32_t>(entries_.size());
+    entries_.push_back(first);
+    for (uint32_t row = second; row != kNothing; row = pop_pivot()) entries_.push_back(row);
+    entries_.push_back(kNothing);
+  }
+
+  const Complex& complex_;
+  std::vector<uint32_t> link_;
+  std::vector<uint64_t> heap_;     // key and edge, the last one first
+  std::vector<uint32_t> entries_;  // columns, each ended by kNothing
+};
+
+}  // namespace vox

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 what=${1:-build}
 
 packages=(g++ cmake ninja-build ccache mold git libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libhdf5-dev zlib1g-dev
-          libzstd-dev liblz4-dev libblosc-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev python3-venv)
+          libzstd-dev liblz4-dev libblosc-dev libdeflate-dev libpng-dev libgtest-dev libgmock-dev
+          libbenchmark-dev python3-venv)
 torch_package="torch==2.13.0"
 gpu_torch_package="torch==2.11.0"
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "io/inflate.h"
 #ifdef VOX_HAVE_ZSTD
 #include <zstd.h>
 #endif
@@ -181,7 +182,7 @@ int64_t max_expansion(Codec codec) {
   throw Error("internal error: no such codec", Fault::kBug);
 }
 
-void decode_bytes(Codec codec, std::span<const std::byte> packed, std::span<std::byte> out) {
+void decode_bytes(Codec codec, std::span<const std::byte> packed, std::span<std::byte> out, Wanted wanted) {
   switch (codec) {
     case Codec::kNone:
       if (packed.size() < out.size()) throw_short("plain", packed.size(), out.size());
@@ -190,6 +191,7 @@ void decode_bytes(Codec codec, std::span<const std::byte> packed, std::span<std:
     case Codec::kLzw:
       return lzw_decode(packed, out);
     case Codec::kDeflate:
+      if (wanted == Wanted::kAll && inflate_quickly(packed, out)) return;
       return inflate_bytes(packed, out);
     case Codec::kZstd:
       return zstd_decode(packed, out);

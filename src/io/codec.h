@@ -19,7 +19,10 @@ Codec codec_from_name(const std::string& name);  // Error lists the known names
 int64_t max_expansion(Codec codec);
 
 // Fills `out` and stops there, even where the packed bytes hold more. Error where they hold less or make no sense.
-void decode_bytes(Codec codec, std::span<const std::byte> packed, std::span<std::byte> out);
+// kBegin says that they will hold more: quicker then than to find out.
+enum class Wanted : uint8_t { kAll, kBegin };
+void decode_bytes(Codec codec, std::span<const std::byte> packed, std::span<std::byte> out,
+                  Wanted wanted = Wanted::kAll);
 
 // `level` as the codec counts it; -1: its default. LZW and PackBits have none.
 std::vector<std::byte> encode_bytes(Codec codec, std::span<const std::byte> bytes, int level = -1);

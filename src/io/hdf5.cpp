@@ -94,6 +94,7 @@ class Hdf5Reader final : public VolumeReader {
     thread_local std::vector<std::byte> packed, chunk;
     const std::vector<hsize_t> origin = origin_of(part.chunk);
     try {
+      if (index_ && facts_.pipeline->filters.empty()) return read_plain_part(part, origin, target);
       uint32_t skipped_filters = 0;
       const ByteRange wanted = bytes_of(grid_, part);
       if (!fetch(origin, &packed, &skipped_filters)) return fill_part(part, facts_.fill.data(), target);
@@ -109,6 +110,20 @@ class Hdf5Reader final : public VolumeReader {
       for (const hsize_t at : origin) place.push_back(std::to_string(at));
       throw with_context(concat(name_, ": the chunk at ", join(place, ","), " cannot be read"), error);
     }
+  }
+
+  // Of a chunk that is not packed only the stretch from the first to the last voxel of the part.
+  void read_plain_part(const ChunkPart& part, const std::vector<hsize_t>& origin, const BoxTarget& target) const {
+    thread_local std::vector<std::byte> stretch;
+    const h5::ChunkPlace place = index_->find(origin);
+    if (place.bytes == 0) return fill_part(part, facts_.fill.data(), target);
+    VOX_CHECK(static_cast<int64_t>(place.bytes) == grid_.chunk_bytes, "it has ", place.bytes, " bytes, but ",
+              grid_.chunk_bytes, " are expected");
+    const ByteRange wanted = bytes_of(grid_, part);
+    const size_t bytes = static_cast<size_t>(wanted.end - wanted.begin);
+    if (stretch.size() < bytes) stretch.resize(bytes);
+    plain_file_.read(static_cast<int64_t>(place.address) + wanted.begin, std::span(stretch).first(bytes));
+    copy_part(grid_, part, stretch.data() - wanted.begin, target, name_);
   }
 
   // The packed bytes of a chunk; false where it was never written.

@@ -18,8 +18,12 @@ bool is_gzip(Bytes packed) {
   return packed.size() >= 2 && packed[0] == std::byte{0x1f} && packed[1] == std::byte{0x8b};
 }
 
+constexpr size_t kMostBytes = size_t{1} << 31;  // zlib counts in 32 bits
+
+}  // namespace
+
 #ifdef VOX_HAVE_LIBDEFLATE
-bool inflate_quickly(Bytes packed, std::span<std::byte> out) {  // false: zlib shall try, and say what is wrong
+bool inflate_quickly(Bytes packed, std::span<std::byte> out) {
   thread_local const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> decoder(
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
   if (!decoder) return false;
@@ -32,13 +36,12 @@ bool inflate_quickly(Bytes, std::span<std::byte>) {
 }
 #endif
 
-constexpr size_t kMostBytes = size_t{1} << 31;  // zlib counts in 32 bits
-
-}  // namespace
-
 void inflate_all(Bytes packed, std::span<std::byte> out) {
+  if (!inflate_quickly(packed, out)) inflate_all_by_zlib(packed, out);
+}
+
+void inflate_all_by_zlib(Bytes packed, std::span<std::byte> out) {
   VOX_CHECK(packed.size() < kMostBytes && out.size() < kMostBytes, "a deflated piece of 2 GiB is too large");
-  if (inflate_quickly(packed, out)) return;
   z_stream stream{};
   if (inflateInit2(&stream, 15 + 32) != Z_OK) throw Error("out of memory while unpacking", Fault::kMachine);
   const std::unique_ptr<z_stream, int (*)(z_stream*)> ends(&stream, inflateEnd);

@@ -164,7 +164,8 @@ class TiffReader final : public VolumeReader {
     const bool in_place = top >= rect.y0 && left == rect.x0 && left + page.piece_width == rect.x1;
     const int64_t bytes = (bottom - top) * page.piece_row_bytes();
     std::byte* rows = in_place ? slice + (top - rect.y0) * page.piece_row_bytes() : scratch(bytes);
-    decode_bytes(page.codec, packed, {rows, static_cast<size_t>(bytes)});
+    decode_bytes(page.codec, packed, {rows, static_cast<size_t>(bytes)},
+                 bottom == top + page.piece_rows(piece) ? Wanted::kAll : Wanted::kBegin);
     tiff::finish_rows(rows, bottom - top, {page.dtype, page.piece_width, page.predictor, directory_.swapped});
     if (!in_place) copy_rows(page, rows, {top, bottom, left, left + page.piece_width}, rect, slice);
   }

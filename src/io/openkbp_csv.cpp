@@ -1,7 +1,5 @@
 #include "io/openkbp_csv.h"
 
-#include <immintrin.h>
-
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -12,22 +10,16 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "io/openkbp_lanes.h"
 
 namespace vox {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);
-
 constexpr size_t kBlockBytes = size_t{128} << 10;  // read and parsed while it is in the second level cache
 constexpr size_t kLookBytes = 64;                  // looked at together
-constexpr size_t kSlackBytes = 2 * kLookBytes;     // wide loads may look past the last line's end
+constexpr size_t kSlackBytes = 2 * kLookBytes;     // before and after: wide loads may look past a line's ends
+constexpr double kPowersOfTen[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
 constexpr uint64_t kZeros = 0x3030303030303030, kHighBits = 0x8080808080808080, kOnes = 0x0101010101010101;
-
-uint64_t load8(const char* text) {
-  uint64_t word;
-  std::memcpy(&word, text, sizeof(word));
-  return word;
-}
 
 uint64_t first_bytes(int count) {  // a mask; 0 <= count <= 8
   return count == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * count)) - 1;
@@ -66,29 +58,37 @@ uint64_t right_aligned(uint64_t word, int count) {
   return count == 8 ? word : (word << (64 - 8 * count)) | (kZeros & first_bytes(8 - count));
 }
 
+struct FourLines {
+  alignas(16) int32_t indices[4];
+  const char* block;
+  const uint32_t* ends;  // of the four, as places in the block
+  __m128i lengths;       // of their values
+
+  __m256i last_characters() const {
+    return load_lanes(block + ends[0] - 8, block + ends[1] - 8, block + ends[2] - 8, block + ends[3] - 8);
+  }
+};
+
 class SparseText {
  public:
-  explicit SparseText(const std::string& path) : file_(path), block_(kBlockBytes + kSlackBytes) {}
+  explicit SparseText(const std::string& path) : file_(path), block_(block_of_this_thread().data() + kSlackBytes) {}
 
-  // Calls row(index, value, newline) for each line: where its value's text begins and ends. Ends of lines are found for
-  // 64 bytes at once, so that no line waits for the one before it to be parsed.
-  template <class Row>
-  void for_each_row(Row&& row) {
+  // Calls values.four(lines) for four lines, or values.one(index, value, newline) for a line: where its value's text
+  // begins and ends; also for the four where values.four() returns false.
+  template <class Values>
+  void for_each_row(Values&& values) {
     read_header();
     while (fill()) {
-      const char* line = begin_;
-      for (const char* block = begin_; block < end_; block += kLookBytes) {
-        for (uint64_t newlines = newlines_in(block); newlines != 0; newlines &= newlines - 1) {
-          const char* newline = block + std::countr_zero(newlines);
-          if (newline >= end_) break;
-          const int64_t index = take_index(&line);
-          row(index, line, newline);
-          line = newline + 1;
-        }
+      const std::span<const uint32_t> ends = ends_of_lines();
+      size_t line = 1;  // ends[0] is that of the line before the first
+      for (; line + 4 <= ends.size(); line += 4) {
+        if (take_four(&ends[line], values)) continue;
+        for (size_t k = 0; k < 4; ++k) take_one(&ends[line + k], values);
       }
+      for (; line < ends.size(); ++line) take_one(&ends[line], values);
       begin_ = end_;
     }
-    VOX_CHECK(begin_ == filled_, file_.path(), ": the last line (\"", std::string_view(begin_, rest()),
+    VOX_CHECK(begin_ == filled_, file_.path(), ": the last line (\"", std::string_view(begin_, rest()).substr(0, 40),
               "\") does not end; was the file copied or downloaded completely?");
   }
 
@@ -109,10 +109,15 @@ class SparseText {
   }
 
  private:
+  // A patient has a dozen files: one block does for all.
+  static std::vector<char>& block_of_this_thread() {
+    thread_local std::vector<char> block(kBlockBytes + 2 * kSlackBytes);
+    return block;
+  }
   size_t rest() const { return static_cast<size_t>(filled_ - begin_); }
 
   void read_header() {
-    begin_ = filled_ = end_ = block_.data();
+    begin_ = filled_ = end_ = block_;
     fill();
     const std::string_view head(begin_, rest());
     VOX_CHECK(head.starts_with(",data\n") || head.starts_with(",data\r\n"), file_.path(),
@@ -124,52 +129,86 @@ class SparseText {
   bool fill() {
     if (begin_ < end_) return true;
     const size_t kept = rest();
-    std::memmove(block_.data(), begin_, kept);
-    const std::span<char> room = std::span(block_).subspan(kept, kBlockBytes - kept);
+    std::memmove(block_, begin_, kept);
+    const std::span<char> room(block_ + kept, kBlockBytes - kept);
     const size_t got = static_cast<size_t>(file_.read_some(offset_, std::as_writable_bytes(room)));
     offset_ += static_cast<int64_t>(got);
-    begin_ = block_.data();
+    begin_ = block_;
     filled_ = begin_ + kept + got;
-    std::memset(block_.data() + kept + got, 0, kSlackBytes);
+    std::memset(block_ + kept + got, 0, kSlackBytes);
     const std::string_view text(begin_, rest());
     const size_t last = text.rfind('\n');
     end_ = last == std::string_view::npos ? begin_ : begin_ + last + 1;
     return begin_ < end_;
   }
 
-  [[gnu::always_inline]] int64_t take_index(const char** text) {  // and the comma; the call costs as much as the work
-    const uint64_t word = load8(*text);
-    if ((word & next_mask_) == next_word_) [[likely]]
-      ++index_;
-    else
-      parse_index(*text, word);
-    if (index_ >= kOpenKbpVoxels) [[unlikely]]
-      fail(*text, "an index below 2097152");
-    *text += next_length_;
-    // The text of the next index, with one carry; where two digits carry it is no text, and the next line is parsed.
-    const uint64_t one = uint64_t{1} << last_digit_shift_;
-    const bool carries = (word >> last_digit_shift_ & 0xff) == '9';
-    next_word_ = (word & next_mask_) + (carries ? (one >> 8) - 9 * one : one);
-    return index_;
+  // Of all whole lines, found for 64 bytes at once so that no line waits for the one before it to be parsed. The first
+  // is that of the line before, one below the begin (-1 where that is the block's).
+  std::span<const uint32_t> ends_of_lines() const {
+    thread_local std::vector<uint32_t> ends(kBlockBytes + kLookBytes + 1);
+    uint32_t* next = ends.data();
+    *next++ = static_cast<uint32_t>(begin_ - block_) - 1;
+    for (const char* look = begin_; look < end_; look += kLookBytes) {
+      const uint32_t place = static_cast<uint32_t>(look - block_);
+      uint64_t newlines = newlines_in(look);
+      if (end_ - look < static_cast<int64_t>(kLookBytes)) newlines &= (uint64_t{1} << (end_ - look)) - 1;
+      const int count = std::popcount(newlines);
+      for (int k = 0; k < 8; ++k, newlines &= newlines - 1)  // mostly fewer: what is too much is written over
+        next[k] = place + static_cast<uint32_t>(std::countr_zero(newlines));
+      for (int k = 8; k < count; ++k, newlines &= newlines - 1)
+        next[k] = place + static_cast<uint32_t>(std::countr_zero(newlines));
+      next += count;
+    }
+    return {ends.data(), next};
   }
 
-  [[gnu::noinline]] void parse_index(const char* text, uint64_t word) {
+  // Four lines whose indices have as many digits as the one before them.
+  template <class Values>
+  [[gnu::always_inline]] bool take_four(const uint32_t* ends, Values& values) {
+    const char* text[4];
+    for (int k = 0; k < 4; ++k) text[k] = block_ + static_cast<uint32_t>(ends[k - 1] + 1);
+    const __m256i found = load_lanes(text[0], text[1], text[2], text[3]);
+    const __m256i aligned = _mm256_sll_epi64(found, _mm_cvtsi32_si128(8 * (8 - index_digits_)));
+    const __m256i commas = _mm256_srl_epi64(found, _mm_cvtsi32_si128(8 * index_digits_));
+    const __m256i are_commas = _mm256_cmpeq_epi8(commas, _mm256_set1_epi8(','));
+    __m128i indices;
+    const __m256i first_byte = _mm256_set1_epi64x(0xff);
+    if (!all_set(_mm256_cmpeq_epi64(_mm256_and_si256(are_commas, first_byte), first_byte)) ||
+        !digits_of(aligned, last_bytes(_mm_set1_epi32(index_digits_)), &indices) ||
+        !all_between(indices, 0, kOpenKbpVoxels - 1))
+      return false;
+    FourLines lines;
+    _mm_store_si128(reinterpret_cast<__m128i*>(lines.indices), indices);
+    const __m128i stops = _mm_loadu_si128(reinterpret_cast<const __m128i*>(ends));
+    const __m128i starts = _mm_loadu_si128(reinterpret_cast<const __m128i*>(ends - 1));
+    lines.lengths = _mm_sub_epi32(_mm_sub_epi32(stops, starts), _mm_set1_epi32(2 + index_digits_));
+    lines.block = block_;
+    lines.ends = ends;
+    if (!values.four(lines)) return false;
+    index_ = lines.indices[3];
+    return true;
+  }
+
+  template <class Values>
+  [[gnu::noinline]] void take_one(const uint32_t* end, Values& values) {
+    const char* text = block_ + static_cast<uint32_t>(end[-1] + 1);
+    const uint64_t word = load8(text);
     const int length = first_place_of(word, ',');
     const uint64_t digits = right_aligned(word, length);
     if (length == 0 || length > 7 || !all_digits(digits)) fail(text, "an index and a comma");
-    index_ = eight_digits(digits);
-    next_length_ = length + 1;
-    next_mask_ = first_bytes(next_length_);
-    last_digit_shift_ = 8 * (length - 1);
+    const int64_t index = eight_digits(digits);
+    if (index >= kOpenKbpVoxels) fail(text, "an index below 2097152");
+    index_ = index;
+    index_digits_ = length;
+    values.one(index_, text + length + 1, block_ + *end);
   }
 
   InputFile file_;
-  std::vector<char> block_;
+  char* const block_;
   int64_t offset_ = 0;                                                // of what comes next in the file
   const char *begin_ = nullptr, *end_ = nullptr, *filled_ = nullptr;  // not parsed yet; last whole line; read
-  int64_t index_ = -1;
-  uint64_t next_word_ = ~uint64_t{0}, next_mask_ = 0;
-  int next_length_ = 0, last_digit_shift_ = 0;
+  int64_t index_ = -1;                                                // of the last line
+  int index_digits_ = 1;                                              // likewise
 };
 
 // "1013.0" by eight-byte arithmetic; anything else that is a whole number the slow way.
@@ -192,7 +231,6 @@ int16_t int16_of(const SparseText& file, const char* text, const char* newline) 
 
 // "12.345" by eight-byte arithmetic: the digits without their point, divided by a power of ten.
 float float_of(const SparseText& file, const char* text, const char* newline) {
-  static constexpr double kPowers[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
   const int64_t length = newline - text;
   if (length >= 2 && length <= 8) [[likely]] {
     const uint64_t word = load8(text);
@@ -201,7 +239,7 @@ float float_of(const SparseText& file, const char* text, const char* newline) {
       const uint64_t whole = first_bytes(point);
       const uint64_t aligned = right_aligned((word & whole) | (word >> 8 & ~whole), static_cast<int>(length - 1));
       if (all_digits(aligned)) [[likely]]
-        return static_cast<float>(eight_digits(aligned) / kPowers[length - 1 - point]);
+        return static_cast<float>(eight_digits(aligned) / kPowersOfTen[length - 1 - point]);
     }
   }
   const char* expected = "a finite number";
@@ -210,26 +248,74 @@ float float_of(const SparseText& file, const char* text, const char* newline) {
   return static_cast<float>(value);
 }
 
+struct Int16Values {
+  const SparseText& file;
+  int16_t* voxels;
+
+  bool four(const FourLines& lines) const {
+    __m128i numbers;
+    if (!whole_numbers(lines.last_characters(), lines.lengths, &numbers)) return false;
+    const uint64_t words = static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_packs_epi32(numbers, numbers)));
+    for (int k = 0; k < 4; ++k) voxels[lines.indices[k]] = static_cast<int16_t>(words >> (16 * k));
+    return true;
+  }
+  void one(int64_t index, const char* text, const char* newline) const {
+    voxels[index] = int16_of(file, text, newline);
+  }
+};
+
+struct FloatValues {
+  const SparseText& file;
+  float* voxels;
+
+  bool four(const FourLines& lines) const {
+    __m128i numbers;
+    int decimals[4];
+    if (!decimal_numbers(lines.last_characters(), lines.lengths, &numbers, decimals)) return false;
+    const __m256d powers = _mm256_set_pd(kPowersOfTen[decimals[3]], kPowersOfTen[decimals[2]],
+                                         kPowersOfTen[decimals[1]], kPowersOfTen[decimals[0]]);
+    const __m256d values = _mm256_div_pd(_mm256_cvtepi32_pd(numbers), powers);
+    alignas(16) float rounded[4];
+    _mm_store_ps(rounded, _mm256_cvtpd_ps(values));
+    for (int k = 0; k < 4; ++k) voxels[lines.indices[k]] = rounded[k];
+    return true;
+  }
+  void one(int64_t index, const char* text, const char* newline) const {
+    voxels[index] = float_of(file, text, newline);
+  }
+};
+
+struct MaskBits {
+  const SparseText& file;
+  uint16_t* voxels;
+  uint16_t bits;
+
+  bool four(const FourLines& lines) const {
+    if (!all_between(lines.lengths, 0, 0)) return false;
+    for (const int32_t index : lines.indices) voxels[index] = static_cast<uint16_t>(voxels[index] | bits);
+    return true;
+  }
+  void one(int64_t index, const char* text, const char* newline) const {
+    if (!SparseText::at_end(text, newline)) file.fail(text, "nothing, as in a mask");
+    voxels[index] = static_cast<uint16_t>(voxels[index] | bits);
+  }
+};
+
 }  // namespace
 
 void read_sparse_int16(const std::string& path, int16_t* voxels) {
   SparseText file(path);
-  file.for_each_row(
-      [&](int64_t index, const char* text, const char* newline) { voxels[index] = int16_of(file, text, newline); });
+  file.for_each_row(Int16Values{file, voxels});
 }
 
 void read_sparse_float(const std::string& path, float* voxels) {
   SparseText file(path);
-  file.for_each_row(
-      [&](int64_t index, const char* text, const char* newline) { voxels[index] = float_of(file, text, newline); });
+  file.for_each_row(FloatValues{file, voxels});
 }
 
 void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits) {
   SparseText file(path);
-  file.for_each_row([&](int64_t index, const char* text, const char* newline) {
-    if (!SparseText::at_end(text, newline)) file.fail(text, "nothing, as in a mask");
-    voxels[index] = static_cast<uint16_t>(voxels[index] | bits);
-  });
+  file.for_each_row(MaskBits{file, voxels, bits});
 }
 
 }  // namespace vox

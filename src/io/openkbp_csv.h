@@ -1,6 +1,5 @@
 // The sparse CSV files of OpenKBP: a header `,data`, then `index,value` or (masks) `index,` per line, the index a voxel
-// of a 128^3 volume in C order. Indices mostly count up by one, so a line is first compared with the text that the line
-// before makes likely, and only parsed where that fails.
+// of a 128^3 volume in C order. Four lines are parsed at once; what is written in an unusual way, line by line.
 #pragma once
 
 #include <cstdint>

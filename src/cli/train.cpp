@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/layer_table.h"
 #include "cli/make_data.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
@@ -129,7 +130,7 @@ void run(const Arguments& arguments) {
   request.config = load_config(words.config, words.overrides);
   if (arguments.dry_run) {
     for (const std::string& warning : request.config.warnings) std::cerr << "warning: " << warning << '\n';
-    std::cout << to_yaml(request.config.options);
+    std::cout << to_yaml(request.config.options) << layer_table_text(request.config.options);
     return;
   }
   make_missing_data(request.config.options);
@@ -156,7 +157,7 @@ void define(CLI::App& command) {
   command.add_flag("--fast-dev-run", arguments->fast_dev_run,
                    "[N]: N real steps (10) in a temporary run, then what a step, an epoch and the whole run take");
   command.add_flag("--predict-only", arguments->predict_only, "no training: predict the run's validation cases");
-  command.add_flag("--dry-run", arguments->dry_run, "print the resolved recipe and leave");
+  command.add_flag("--dry-run", arguments->dry_run, "print the resolved recipe and the table of layers, and leave");
   command.add_flag("--force", arguments->force, "go on though the configuration changed");
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--export-batches", arguments->export_folder,

@@ -17,23 +17,27 @@ LayerNetwork::LayerNetwork(const ModelOptions& options, uint64_t seed, WeightIni
     : options_(options), seed_(seed), init_(init) {
   VOX_CHECK(options.in_channels > 0 && options.out_channels > 0, "model.in_channels is ", options.in_channels,
             " and model.out_channels ", options.out_channels, "; both must be positive here");
-  VOX_CHECK(options.dropout >= 0 && options.dropout < 1, "model.dropout is ", options.dropout,
+  if (options_.dropout == -1) options_.dropout = 0;  // what most architectures have; the others look at `options`
+  VOX_CHECK(options_.dropout >= 0 && options_.dropout < 1, "model.dropout is ", options.dropout,
             "; expected 0 or more, and below 1");
   in_channels_ = options.in_channels;
 }
 
-void LayerNetwork::draw(int parameter, int64_t fan_in, int64_t fan_out) {
+void LayerNetwork::draw(int parameter, const Fans& fans, WeightInit init) {
   const at::NoGradGuard no_grad;
   Parameter& target = parameters_.all()[static_cast<size_t>(parameter)];
-  const auto in = static_cast<double>(std::max<int64_t>(1, fan_in)), out = static_cast<double>(fan_out);
+  const auto in = static_cast<double>(std::max<int64_t>(1, fans.in)), out = static_cast<double>(fans.out);
   const bool bias = target.spec.kind == ParameterKind::kBias;
   const DrawKey key{seed_, static_cast<uint64_t>(parameter)};
-  switch (init_) {
+  switch (init) {
     case WeightInit::kKaiming:
       if (!bias) fill_normal(target.master, std::sqrt(2 / (1 + 0.01 * 0.01)) / std::sqrt(in), key);
       return;
     case WeightInit::kKaimingFanOut:
       if (!bias) fill_normal(target.master, std::sqrt(2 / out), key);
+      return;
+    case WeightInit::kKaimingUniform:
+      if (!bias) fill_uniform(target.master, std::sqrt(6 / in), key);
       return;
     case WeightInit::kTorch:
       return fill_uniform(target.master, 1 / std::sqrt(in), key);
@@ -56,12 +60,13 @@ Conv LayerNetwork::add_conv(const std::string& name, const ConvSpec& spec) {
                                  false,
                                  spec.head});
   // The fans that torch computes: from the second and the first axis of the weight, for transposed convolutions too.
-  const int64_t fan_in = second * g.kernel.voxels(), fan_out = first * g.kernel.voxels();
-  draw(conv.weight, fan_in, fan_out);
+  const Fans fans{second * g.kernel.voxels(), first * g.kernel.voxels()};
+  const WeightInit init = spec.init.value_or(init_);
+  draw(conv.weight, fans, init);
   if (spec.bias == Bias::kNone) return conv;
   conv.bias = parameters_.add(
       {concat(name, ".bias"), ParameterKind::kBias, {spec.out}, spec.bias == Bias::kCancelled, spec.head});
-  draw(conv.bias, fan_in, fan_out);
+  draw(conv.bias, fans, init);
   return conv;
 }
 
@@ -88,7 +93,8 @@ Norm LayerNetwork::add_norm(const std::string& name, int64_t channels, const Nor
         add_parameter({concat(name, ".running_mean"), ParameterKind::kRunningMean, {channels}, false, false}, 0);
     norm.variance =
         add_parameter({concat(name, ".running_var"), ParameterKind::kRunningVariance, {channels}, false, false}, 1);
-    add_parameter({concat(name, ".num_batches_tracked"), ParameterKind::kBatchCount, {}, false, false}, 0);
+    if (spec.counts_batches)
+      add_parameter({concat(name, ".num_batches_tracked"), ParameterKind::kBatchCount, {}, false, false}, 0);
   }
   return norm;
 }
@@ -145,7 +151,14 @@ Feature LayerNetwork::run(const Block& block, const Feature& input, const Forwar
 
 Feature LayerNetwork::run_stage(const StageFunction& stage, const std::vector<Feature>& inputs,
                                 const ParameterRange& range, const ForwardContext& context) const {
-  if (!options_.use_checkpoint || !context.training || inputs.front().materialize().is_meta()) return stage(inputs);
+  if (!options_.use_checkpoint || !context.training) return stage(inputs);
+  if (inputs.front().materialize().is_meta()) {
+    ops::Trace* const trace = ops::Trace::current();
+    const int64_t before = trace ? trace->kept() : 0;
+    const Feature output = stage(inputs);
+    if (trace) trace->fold_segment(before, output.materialize().numel());
+    return output;
+  }
   std::vector<at::Tensor> tensors, leaves;
   for (const Feature& input : inputs) tensors.push_back(input.materialize());
   for (int i = range.first; i < range.last; ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct NormSpec {
   bool affine = true;
   int64_t groups = 8;  // of a group norm
   double epsilon = 1e-5;
-  double momentum = 0.1;  // of a batch norm
+  double momentum = 0.1;       // of a batch norm
+  bool counts_batches = true;  // of a batch norm: whether the original stores how many it has seen
 };
 
 struct ActivationSpec {
@@ -60,10 +62,11 @@ struct ParameterRange {  // those added between two moments: what a checkpointed
 
 // How fresh weights are drawn.
 enum class WeightInit {
-  kKaiming,        // normal, fan in, leaky ReLU 0.01, biases 0: nnU-Net, DynUNet
-  kKaimingFanOut,  // normal, fan out, ReLU: RSUNet
-  kTorch,          // uniform, weights and biases within 1 / sqrt(fan in): what torch's layers do
-  kGlorot,         // uniform, sqrt(6 / (fan in + fan out)), biases 0: Keras
+  kKaiming,         // normal, fan in, leaky ReLU 0.01, biases 0: nnU-Net, DynUNet
+  kKaimingFanOut,   // normal, fan out, ReLU: RSUNet
+  kKaimingUniform,  // uniform, fan in, ReLU, biases 0: C3D
+  kTorch,           // uniform, weights and biases within 1 / sqrt(fan in): what torch's layers do
+  kGlorot,          // uniform, sqrt(6 / (fan in + fan out)), biases 0: Keras
 };
 
 class LayerNetwork : public Network {
@@ -76,7 +79,8 @@ class LayerNetwork : public Network {
     ops::ConvGeometry geometry{};
     Bias bias = Bias::kPlain;
     bool transposed = false;
-    bool head = false;  // an output layer: float32 in mixed precision
+    bool head = false;                 // an output layer: float32 in mixed precision
+    std::optional<WeightInit> init{};  // unset: the network's
   };
   Conv add_conv(const std::string& name, const ConvSpec& spec);  // name.weight, name.bias
   // name.weight, name.bias, name.running_mean, name.running_var, name.num_batches_tracked, as far as the kind has them.
@@ -108,7 +112,10 @@ class LayerNetwork : public Network {
   ModelOptions options_;
 
  private:
-  void draw(int parameter, int64_t fan_in, int64_t fan_out);
+  struct Fans {
+    int64_t in = 1, out = 1;
+  };
+  void draw(int parameter, const Fans& fans, WeightInit init);
 
   uint64_t seed_;
   WeightInit init_;

@@ -2,7 +2,6 @@
 
 #include <torch/torch.h>
 
-#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -95,15 +94,32 @@ Extent3 extent_of(const at::Tensor& values) {
   return {values.size(2), values.size(3), values.size(4)};
 }
 
-Feature record_conv(const at::Tensor& input, const ConvLayer& layer, int64_t out, const Extent3& size,
-                    const Extent3& work) {
-  const Feature result = shape_alone(input, out, size);
+// How many tensors of its output's size the backward of an epilogue keeps: what a norm reads, what an activation that
+// does not work in place reads, and the product with a dropout mask.
+int64_t tensors_kept(const Epilogue& epilogue) {
+  const Activation act = epilogue.activation.kind;
+  const bool in_place = act == Activation::kNone || act == Activation::kLeakyRelu || act == Activation::kRelu;
+  return (epilogue.norm.kind != NormKind::kNone) + !in_place + (epilogue.dropout.rate > 0 && epilogue.dropout.elements);
+}
+
+void record_kept(const Feature& feature, int64_t copies = 1) {
+  if (Trace* trace = Trace::current()) trace->add_kept(copies * feature.materialize().numel());
+}
+
+struct ConvSize {
+  int64_t channels;
+  Extent3 output, places;  // where the kernel is applied: the output, or the input of a transposed convolution
+};
+
+Feature record_conv(const at::Tensor& input, const ConvLayer& layer, const Epilogue& epilogue, const ConvSize& conv) {
+  const Feature result = shape_alone(input, conv.channels, conv.output);
   if (Trace* trace = Trace::current()) {
     const int64_t parameters = layer.weight.numel() + (layer.bias.defined() ? layer.bias.numel() : 0);
-    const double macs = static_cast<double>(layer.weight.numel()) * static_cast<double>(input.size(0) * work.voxels());
+    const double macs =
+        static_cast<double>(layer.weight.numel()) * static_cast<double>(input.size(0) * conv.places.voxels());
     trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs});
-    trace->add_kept(result.materialize().numel());
   }
+  record_kept(result, 1 + tensors_kept(epilogue));
   return result;
 }
 
@@ -119,7 +135,7 @@ Feature pooled(const Feature& input, const PoolWindow& window,
   if (!values.is_meta()) return Feature::plain(compute(values));
   const Feature result =
       shape_alone(values, values.size(1), conv_size(extent_of(values), window.kernel, window.stride, window.padding));
-  if (Trace* trace = Trace::current()) trace->add_kept(result.materialize().numel());
+  record_kept(result);
   return result;
 }
 
@@ -143,6 +159,7 @@ const at::Tensor& Feature::materialize() const {
     state_->values = at::cat({state_->first->materialize(), state_->second->materialize()}, 1);
     state_->first.reset();
     state_->second.reset();
+    if (state_->values.is_meta()) record_kept(*this);
   }
   return state_->values;
 }
@@ -153,7 +170,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
-    return record_conv(values, layer, layer.weight.size(0), size, size);
+    return record_conv(values, layer, epilogue, {layer.weight.size(0), size, size});
   }
   const at::Tensor raw =
       at::conv3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
@@ -169,7 +186,7 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
     Extent3 size;
     for (int a = 0; a < 3; ++a)
       size[a] = (values.size(a + 2) - 1) * g.stride[a] - 2 * padding[a] + g.kernel[a] + g.output_padding[a];
-    return record_conv(values, layer, layer.weight.size(1) * g.groups, size, extent_of(values));
+    return record_conv(values, layer, epilogue, {layer.weight.size(1) * g.groups, size, extent_of(values)});
   }
   const at::Tensor raw =
       at::conv_transpose3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
@@ -180,12 +197,27 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
 Feature apply(const Feature& input, const Epilogue& epilogue) {
   const at::Tensor& values = input.materialize();
   if (!values.is_meta()) return Feature::plain(apply_to(values, epilogue, false));
-  if (Trace* trace = Trace::current()) trace->add_kept(values.numel());
+  record_kept(input, tensors_kept(epilogue) + (epilogue.activation.kind != Activation::kNone));
   return input;
 }
 
 Feature add(const Feature& first, const Feature& second) {
   return Feature::plain(first.materialize() + second.materialize());
+}
+
+Feature mean(const Feature& input, const std::array<bool, 3>& over) {
+  std::vector<int64_t> axes;
+  for (int a = 0; a < 3; ++a) {
+    if (over[static_cast<size_t>(a)]) axes.push_back(a + 2);
+  }
+  return Feature::plain(at::mean(input.materialize(), axes, true));
+}
+
+Feature gate(const Feature& input, const Feature& logits) {
+  const at::Tensor values = input.materialize() * at::sigmoid(logits.materialize());
+  Trace* const trace = Trace::current();
+  if (trace && values.is_meta()) trace->add_kept(values.numel());
+  return Feature::plain(values);
 }
 
 Feature max_pool(const Feature& input, const PoolWindow& window) {
@@ -207,6 +239,16 @@ Feature upsample(const Feature& input, const Extent3& factor, Interpolation how)
   if (values.is_meta()) return shape_alone(values, values.size(1), size);
   if (how == Interpolation::kNearest) return Feature::plain(at::upsample_nearest3d(values, sizes(size)));
   return Feature::plain(at::upsample_trilinear3d(values, sizes(size), how == Interpolation::kLinearAlignCorners));
+}
+
+Feature pixel_shuffle(const Feature& input, int64_t factor) {
+  const at::Tensor& values = input.materialize();
+  const int64_t channels = values.size(1) / (factor * factor * factor);
+  const Extent3 size = extent_of(values);
+  const at::Tensor blocks = values.reshape({values.size(0), channels, factor, factor, factor, size.z, size.y, size.x});
+  return Feature::plain(blocks.permute({0, 1, 5, 2, 6, 3, 7, 4})
+                            .reshape({values.size(0), channels, size.z * factor, size.y * factor, size.x * factor})
+                            .contiguous(values.suggest_memory_format()));
 }
 
 Feature pad(const Feature& input, const Extent3& before, const Extent3& after, PadWith with) {

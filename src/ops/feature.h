@@ -6,6 +6,7 @@
 // A Feature on the meta device carries shapes alone: a whole network runs on it at no cost, for ops/trace.h to record.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,6 +49,8 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
 // An epilogue on its own: networks that normalise before they convolve.
 Feature apply(const Feature& input, const Epilogue& epilogue);
 Feature add(const Feature& first, const Feature& second);
+Feature mean(const Feature& input, const std::array<bool, 3>& over);  // the axes z, y, x, which become 1 long
+Feature gate(const Feature& input, const Feature& logits);            // times their sigmoid; axes 1 long are repeated
 
 struct PoolWindow {
   Extent3 kernel{2, 2, 2}, stride{2, 2, 2}, padding{0, 0, 0};
@@ -57,6 +60,8 @@ Feature average_pool(const Feature& input, const PoolWindow& window);  // paddin
 
 enum class Interpolation { kNearest, kLinear, kLinearAlignCorners };
 Feature upsample(const Feature& input, const Extent3& factor, Interpolation how);
+// Groups of factor^3 channels become blocks of voxels (Shi et al. 2016), z slowest.
+Feature pixel_shuffle(const Feature& input, int64_t factor);
 
 enum class PadWith { kZeros, kEdge };
 Feature pad(const Feature& input, const Extent3& before, const Extent3& after, PadWith with);

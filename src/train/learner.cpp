@@ -77,6 +77,11 @@ ModelOptions resolve_model(const Options& options, int64_t image_channels, const
   VOX_CHECK(model.in_channels == 0 || model.in_channels == image_channels, "model.in_channels is ", model.in_channels,
             " but the images have ", image_channels, " channels; leave it out to take it from the data");
   model.in_channels = image_channels;
+  int64_t of_heads = 0;
+  for (const HeadOptions& head : model.heads) of_heads += head.channels;
+  VOX_CHECK(of_heads == 0 || model.out_channels == 0 || model.out_channels == of_heads, "model.out_channels is ",
+            model.out_channels, " but model.heads have ", of_heads, " channels together; leave one of them out");
+  if (of_heads > 0) model.out_channels = of_heads;
   if (model.out_channels == 0) model.out_channels = out_channels(options, label_values);
   return model;
 }
@@ -145,7 +150,7 @@ WarmUp warm_up(const WarmUpRequest& request) {
                              " whose gradients are summed; the result is the same");
     }
     request.learner.network->parameters().zero_grads();
-    at::getDeviceAllocator(request.device.type())->emptyCache();
+    if (!request.device.is_cpu()) at::getDeviceAllocator(request.device.type())->emptyCache();
   }
 }
 

@@ -83,6 +83,7 @@ RunStatus RunLog::status_at(int64_t step) const {
   status.samples_per_s = static_cast<double>(length_.effective_batch) / last_->step_s;
   status.data_wait = wait_fraction(*last_);
   status.gpu_mem_gb = last_->gpu_mem_gb;
+  status.gpu_util = reading_.use;
   status.eta_s = static_cast<double>(status.total_steps - step) * last_->step_s;
   return status;
 }
@@ -109,6 +110,11 @@ void RunLog::tick(int64_t step) {
 void RunLog::step(const LoggedStep& logged) {
   last_ = logged;
   rss_gb_ = resident_gb();
+  reading_ = gpu_.read();
+  if (reading_.use) {
+    use_sum_.first += *reading_.use;
+    ++use_sum_.second;
+  }
   MetricsRow row{logged.step, length_.epoch_of(logged.step), "train", {}};
   row.set("loss", logged.loss);
   for (const auto& [name, value] : logged.terms) row.set("loss." + name, value);
@@ -117,7 +123,10 @@ void RunLog::step(const LoggedStep& logged) {
   row.set("step_ms", logged.step_s * 1000);
   for (const auto& [name, seconds] : logged.stage_s) row.set(name + "_ms", seconds * 1000);
   row.set("samples_per_s", static_cast<double>(length_.effective_batch) / logged.step_s);
+  row.set("gpu_util", reading_.use);
   row.set("gpu_mem_gb", logged.gpu_mem_gb);
+  row.set("gpu_temp_c", reading_.temperature_c);
+  row.set("gpu_power_w", reading_.power_w);
   row.set("host_rss_gb", rss_gb_);
   metrics_.write(row);
   if (!events_) return;
@@ -149,7 +158,9 @@ void RunLog::histogram(const std::string& name, std::span<const float> values, i
   if (events_) events_->histogram(name, values, step);
 }
 
-void RunLog::epoch(const EpochSummary& summary, int64_t step) {
+void RunLog::epoch(EpochSummary summary, int64_t step) {
+  if (use_sum_.second > 0) summary.gpu_util = use_sum_.first / static_cast<double>(use_sum_.second);
+  use_sum_ = {};
   writer_.log(epoch_line(summary));
   if (!quiet_) progress_.epoch(summary);
   if (!events_) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/options.h"
+#include "report/gpu_monitor.h"
 #include "report/metrics_csv.h"
 #include "report/progress.h"
 #include "report/run_writer.h"
@@ -47,6 +48,7 @@ class RunLog {
   RunLog(RunWriter& writer, const Options& options, const std::vector<std::string>& terms);
 
   void set_length(const RunLength& length) { length_ = length; }
+  void watch_gpu(int device) { gpu_ = monitor_of(device); }
   void resume_after(int64_t step);  // cuts what lies beyond
 
   void loading(const std::string& what, int64_t bytes_done, int64_t bytes_total, double seconds);
@@ -60,7 +62,7 @@ class RunLog {
                   std::vector<SliceStrip> strips);
   void histogram(const std::string& name, std::span<const float> values, int64_t step);
   bool wants_histograms() const { return events_ && options_.monitor.gradient_histograms; }
-  void epoch(const EpochSummary& summary, int64_t step);
+  void epoch(EpochSummary summary, int64_t step);
   void bad_step(const BadStep& bad);
   void finish();  // report.html, where it is wanted
 
@@ -76,6 +78,9 @@ class RunLog {
   Progress progress_;
   std::optional<LoggedStep> last_;
   double rss_gb_ = 0;
+  GpuMonitor gpu_;
+  GpuReading reading_;                    // at the last logged step
+  std::pair<double, int64_t> use_sum_{};  // of this epoch's readings, and how many
 };
 
 }  // namespace vox

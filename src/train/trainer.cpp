@@ -144,6 +144,7 @@ class Session {
     state_.stopped_early = false;
     if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;
     use_threads(threads_.compute);
+    if (device_.is_cuda()) log_.watch_gpu(device_.index() < 0 ? 0 : device_.index());
     make_deterministic(options_.training);
     load_data();
     learner_ = make_learner(options_, *store_, device_);

@@ -1,0 +1,78 @@
+#include "cli/layer_table.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "measure/memory_estimate.h"
+#include "train/learner.h"
+
+namespace vox::cli {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const int64_t size : shape) parts.push_back(std::to_string(size));
+  return join(parts, "x");
+}
+
+class Table {  // columns of text, the first to the left, the others to the right
+ public:
+  void add(std::vector<std::string> row) {
+    widths_.resize(std::max(widths_.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths_[i] = std::max(widths_[i], row[i].size());
+    rows_.push_back(std::move(row));
+  }
+  std::string text(const std::string& start) const {
+    std::ostringstream out;
+    for (const auto& row : rows_) {
+      out << start << std::left;
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (i == 1) out << std::right;
+        out << (i == 0 ? "" : "  ") << std::setw(static_cast<int>(widths_[i])) << row[i];
+      }
+      out << '\n';
+    }
+    return out.str();
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_;
+};
+
+std::string memory_line(const MemoryEstimate& memory) {
+  return concat("# memory about ", human_bytes(memory.total()), ": weights ", human_bytes(memory.weights),
+                ", gradients ", human_bytes(memory.gradients), ", optimizer ", human_bytes(memory.optimizer),
+                ", activations ", human_bytes(memory.activations), ", working space ", human_bytes(memory.working),
+                "\n");
+}
+
+}  // namespace
+
+std::string layer_table_text(const Options& options) {
+  const bool assumed = options.model.in_channels == 0 || options.model.out_channels == 0;
+  const ModelOptions model = resolve_model(options, std::max<int64_t>(1, options.model.in_channels), {0, 1});
+  const std::unique_ptr<Network> network = make_network(model, 0);
+  network->require_divisible(options.data.patch_size);
+  const LayerTable table = network->layer_table(options.data.patch_size, options.data.batch_size);
+  std::string text =
+      concat("\n# ", model.architecture, " with ", model.in_channels, " channels in and ", model.out_channels, " out",
+             assumed ? " (auto: the data may say otherwise)" : "", ", a batch of ", options.data.batch_size,
+             " patches of ", options.data.patch_size, ", ", options.training.precision, "\n");
+  Table layers;
+  layers.add({"layer", "output", "parameters", "GMAC"});
+  for (const ops::LayerRecord& layer : table.layers) {
+    layers.add(
+        {layer.name, shape_text(layer.output), std::to_string(layer.parameters), format_number(layer.macs * 1e-9, 3)});
+  }
+  const double share = static_cast<double>(options.data.batch_size);
+  text += layers.text("# ");
+  text += concat("# ", network->parameters().count(), " trained parameters with the norms; ",
+                 format_number(table.gmac() / share, 2), " GMAC a sample forward\n");
+  return text + memory_line(estimate_memory(options, network->parameters(), table));
+}
+
+}  // namespace vox::cli

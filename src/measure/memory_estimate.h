@@ -1,0 +1,20 @@
+// What a training step needs on its device, counted from the layers before anything runs.
+#pragma once
+
+#include "config/options.h"
+#include "nets/network.h"
+
+namespace vox {
+
+struct MemoryEstimate {  // bytes
+  int64_t weights = 0;   // masters, half-precision shadows, the average
+  int64_t gradients = 0, optimizer = 0;
+  int64_t activations = 0;  // what the backward pass keeps of one micro-batch
+  int64_t working = 0;      // the two largest tensors a layer works on, beside what is kept
+  int64_t total() const { return weights + gradients + optimizer + activations + working; }
+};
+
+// `table` is of one micro-batch. Activation checkpointing keeps the ends of stages alone and is counted so.
+MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table);
+
+}  // namespace vox

@@ -33,7 +33,7 @@ test:
 	@$(PYTHON) tools/run_tests.py $(TORCH_OPTION)
 
 bench: build
-	@tools/setup.sh test
+	@tools/setup.sh bench
 	@$(PYTHON) bench/run_all.py
 
 soak: build

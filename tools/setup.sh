@@ -2,6 +2,7 @@
 # Installs what is missing and nothing else; a second call only looks.
 #   tools/setup.sh build   what building needs: packages, and torch in .venv
 #   tools/setup.sh test    also what the tests compare with: formatter, numpy, MONAI, ...
+#   tools/setup.sh bench   also what only the benchmarks run beside us: TorchIO, nnU-Net's transforms, ...
 #   tools/setup.sh gpu     also the CUDA build of torch, to compile and link against (no GPU needed)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -60,12 +61,16 @@ install_torch() {
 
 install_packages "${packages[@]}"
 install_torch
-if [ "$what" = test ]; then
+if [ "$what" = test ] || [ "$what" = bench ]; then
   # The report is looked at in a browser; on Ubuntu the package is only a pointer to another store, so it is left out.
   grep -qx 'ID=debian' /etc/os-release && install_packages chromium
   [ -f .venv/.installed-peers ] || echo "Installing what the tests compare with into .venv (download: about 0.3 GB)"
   install_python .venv peers -r tools/requirements-test.txt
   install_python .venv peers-no-deps --no-deps -r tools/requirements-test-no-deps.txt
+fi
+if [ "$what" = bench ]; then
+  [ -f .venv/.installed-bench-peers ] || echo "Installing what the benchmarks run beside us into .venv (download: 0.1 GB)"
+  install_python .venv bench-peers --no-deps -r tools/requirements-bench.txt
 fi
 if [ "$what" = gpu ]; then
   [ -f .venv-gpu/.installed-torch ] || echo "Installing $gpu_torch_package with CUDA into .venv-gpu (download: 0.5 GB)"

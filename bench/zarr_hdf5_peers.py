@@ -5,7 +5,7 @@
 All read from the page cache, the same boxes for all. Each times itself around opening and reading, in a process that has
 read the boxes before: ours is new every round, so it reads them three times and the median counts; the peer's lives on.
 zarr-python may use two threads as well; h5py has one lock. The peer's voxels are compared once before anything is timed,
-and the mean of ours; tests/test_formats_more.py compares every voxel.
+and the mean of ours; tests/test_formats_zarr.py and test_formats_hdf5.py compare every voxel.
 """
 import argparse
 import json

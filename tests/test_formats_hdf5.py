@@ -1,0 +1,104 @@
+"""HDF5, against h5py."""
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from random_volumes import TYPES, expected_of, random_array, random_chunks, random_shape, read_through, refused
+
+
+def hdf5_filters(draw):
+    return draw.choice([{}, {"compression": "gzip", "compression_opts": draw.randrange(0, 10)}, {"compression": "lzf"}]) | {
+        "shuffle": draw.random() < 0.5, "fletcher32": draw.random() < 0.5}
+
+
+@pytest.mark.parametrize("libver", ["earliest", ("v110", "v110")], ids=["earliest", "v110"])
+@pytest.mark.parametrize("dtype", TYPES + ["bool", "int64", "uint64", "float16"])
+def test_hdf5(voxloom, draw, tmp_path, dtype, libver):
+    arrays = {}
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        for number in range(4):
+            array = random_array(draw, dtype, random_shape(draw))
+            chunked = draw.random() < 0.8
+            options = hdf5_filters(draw) | {"chunks": random_chunks(draw, array.shape)} if chunked else {}
+            stored_type = np.dtype(dtype).newbyteorder(draw.choice("<>"))
+            print(number, array.shape, stored_type, options)
+            name = draw.choice(["", "deep/er/"]) + f"d{number}"
+            file.create_dataset(name, data=array.astype(stored_type), **options)
+            arrays[name] = array
+        file.create_dataset("table", data=np.arange(10))
+    for name, array in arrays.items():
+        assert np.array_equal(read_through(voxloom, f"{tmp_path}/a.h5:{name}", tmp_path), expected_of(array))
+    refused(voxloom, tmp_path / "a.h5", *arrays)
+    refused(voxloom, f"{tmp_path}/a.h5:nothing", "nothing", *arrays)
+
+
+def test_hdf5_with_many_chunks_and_chunks_never_written(voxloom, draw, tmp_path):
+    array = np.full((40, 41, 42), 9, "uint16")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("only", array.shape, "uint16", chunks=(2, 3, 4), fillvalue=9, compression="gzip")
+        for _ in range(30):
+            z, y, x = (draw.randrange(size) for size in array.shape)
+            data[z:z + 9, y:y + 7, x:x + 8] = array[z:z + 9, y:y + 7, x:x + 8] = draw.randrange(1000)
+        data.attrs["element_size_um"] = [40.0, 4.0, 8.0]
+        file["text"] = "no volume"
+    assert np.array_equal(read_through(voxloom, tmp_path / "a.h5", tmp_path), array)
+    facts = json.loads(voxloom("inspect", tmp_path / "a.h5", "--json").stdout)
+    assert facts["spacing"] == pytest.approx([0.04, 0.004, 0.008]) and facts["codec"] == "gzip"
+    assert facts["maximum"] == array.max() and facts["mean"] == pytest.approx(array.mean())
+
+
+def test_hdf5_layouts_that_only_the_library_knows(voxloom, draw, tmp_path):
+    array = random_array(draw, "int16", (10, 12, 14))
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file.create_dataset("block", data=array, chunks=(3, 4, 5), compression="gzip")
+    assert np.array_equal(read_through(voxloom, tmp_path / "a.h5", tmp_path), array)
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file.create_dataset("scaled", data=array, chunks=(3, 4, 5), scaleoffset=0)
+        layout = h5py.VirtualLayout(shape=array.shape, dtype="int16")
+        layout[...] = h5py.VirtualSource(file["scaled"])
+        file.create_virtual_dataset("virtual", layout)
+    for name in ("scaled", "virtual"):
+        assert np.array_equal(read_through(voxloom, f"{tmp_path}/b.h5:{name}", tmp_path), array)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "none"])
+def test_h5py_reads_ours(voxloom, draw, tmp_path, codec):
+    for number in range(4):
+        array = random_array(draw, draw.choice(TYPES), random_shape(draw, 90))
+        np.save(tmp_path / "a.npy", array)
+        chunk = ",".join(str(draw.randrange(1, 50)) for _ in range(3))
+        voxloom("convert", tmp_path / "a.npy", tmp_path / "b.h5", "--codec", codec, "--chunk", chunk)
+        with h5py.File(tmp_path / "b.h5") as file:
+            assert list(file) == ["volume"] and file["volume"].dtype == array.dtype
+            assert np.array_equal(file["volume"][...], array)
+        assert np.array_equal(read_through(voxloom, tmp_path / "b.h5", tmp_path), array)
+
+
+@pytest.mark.parametrize("options", [{"compression": "gzip"}, {"compression": "lzf"}, {"fletcher32": True}])
+def test_damaged_hdf5_is_one_sentence(voxloom, draw, tmp_path, options):
+    array = random_array(draw, "uint16", (32, 32, 32))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("d", data=array, chunks=(16, 16, 16), **options)
+        place = file["d"].id.get_chunk_info(3)
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    content[place.byte_offset:place.byte_offset + place.size] = bytes(
+        byte ^ 0xA5 for byte in content[place.byte_offset:place.byte_offset + place.size])
+    (tmp_path / "b.h5").write_bytes(content)
+    refused(voxloom, tmp_path / "b.h5", "b.h5", "chunk")
+    (tmp_path / "c.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:draw.randrange(100, 2000)])
+    refused(voxloom, tmp_path / "c.h5", "c.h5")
+
+
+def test_real_hdf5(voxloom, shared, tmp_path):
+    path = shared / "data" / "em" / "vnc_mitochondria.h5"
+    with h5py.File(path) as file:
+        names = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for name in names:
+            if file[name].ndim < 3:
+                continue
+            assert np.array_equal(read_through(voxloom, f"{path}:{name}", tmp_path), expected_of(file[name][...]))
+            facts = json.loads(voxloom("inspect", f"{path}:{name}", "--json").stdout)
+            assert facts["shape"] == list(file[name].shape) and facts["format"] == "hdf5"

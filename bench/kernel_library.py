@@ -47,3 +47,13 @@ class Kernels:
         """Pairs of voxels, [n, 2]; a death of -1 is none."""
         pairs = numpy.empty((3 * values.size + 1, 2), numpy.int64)
         return pairs[:self.call("persistence", pairs, values, dimension, int(falling), int(cubes))]
+
+    def soft_skeleton(self, values, iterations, cube):
+        out = numpy.empty_like(values)
+        self.call("soft_skeleton", out, values, iterations, int(cube))
+        return out
+
+    def soft_skeleton_backward(self, gradient, values, iterations, cube):
+        out = numpy.empty_like(values)
+        self.call("soft_skeleton_backward", out, gradient, values, iterations, int(cube))
+        return out

@@ -3,6 +3,7 @@
 #include "kernels/edt.h"
 #include "kernels/morphology.h"
 #include "kernels/persistence.h"
+#include "kernels/soft_skeleton.h"
 #include "kernels/thinning.h"
 
 extern "C" void shim_edt(float* squared, const uint8_t* mask, int64_t z, int64_t y, int64_t x) {
@@ -38,4 +39,16 @@ extern "C" int64_t shim_persistence(int64_t* pairs, const float* values, int64_t
     *pairs++ = pair.death;
   }
   return static_cast<int64_t>(found.size());
+}
+
+extern "C" void shim_soft_skeleton(float* out, const float* in, int64_t z, int64_t y, int64_t x, int iterations,
+                                   int cube) {
+  vox::soft_skeleton_cpu(out, in, {z, y, x},
+                         {.iterations = iterations, .erosion = static_cast<vox::SoftErosion>(cube)});
+}
+
+extern "C" void shim_soft_skeleton_backward(float* grad_in, const float* grad_out, const float* in, int64_t z,
+                                            int64_t y, int64_t x, int iterations, int cube) {
+  vox::soft_skeleton_backward_cpu(grad_in, grad_out, in, {z, y, x},
+                                  {.iterations = iterations, .erosion = static_cast<vox::SoftErosion>(cube)});
 }

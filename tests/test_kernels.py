@@ -90,3 +90,43 @@ def test_persistence_pairs_are_gudhis(kernels, draw, cubes, falling):
             expected = peer.persistence_intervals_in_dimension(dimension).reshape(-1, 2)
             found = flat[pairs] * (-1 if falling else 1)
             assert np.array_equal(in_order(found), in_order(expected)), (values.shape, dimension)
+
+
+# ---- soft skeleton
+
+def monais_skeleton(torch, values, iterations):
+    return pytest.importorskip("monai.losses.cldice").soft_skel(values, iterations)
+
+
+def baselines_skeleton(torch, values, iterations):
+    pool, relu = torch.nn.functional.max_pool3d, torch.nn.functional.relu
+    erode = lambda x: -pool(-x, 3, 1, 1)
+    skeleton = torch.zeros_like(values)
+    for _ in range(iterations):
+        opened = pool(erode(values), 3, 1, 1)
+        skeleton = skeleton + relu(relu(values - opened) - skeleton)
+        values = erode(values)
+    return skeleton
+
+
+@pytest.mark.parametrize("formula", [monais_skeleton, baselines_skeleton])
+def test_soft_skeleton_and_its_gradient_are_torchs(kernels, draw, formula):
+    torch = pytest.importorskip("torch")
+    cube = formula is baselines_skeleton
+    for _ in range(6):
+        source = numpy_source(draw)
+        values = source.random(tuple(source.integers(1, 20, 3))).astype(np.float32)
+        if source.integers(2):  # equal values share gradients; saturated ones end them
+            values = np.round(values * 4) / 4
+        iterations = int(source.integers(0, 5))
+        gradient = source.standard_normal(values.shape).astype(np.float32)
+        tensor = torch.from_numpy(values)[None, None].requires_grad_()
+        expected = formula(torch, tensor, iterations)
+        found = kernels.soft_skeleton(values, iterations, cube)
+        assert np.array_equal(found, expected.detach().numpy()[0, 0]), (values.shape, iterations)
+        found = kernels.soft_skeleton_backward(gradient, values, iterations, cube)
+        if expected.requires_grad:
+            expected.backward(torch.from_numpy(gradient)[None, None])
+            np.testing.assert_allclose(found, tensor.grad.numpy()[0, 0], rtol=1e-4, atol=1e-5)
+        else:
+            assert not found.any()

@@ -11,7 +11,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         extra = {"store_ratio.py": ["--folder", scratch]}
         failed = []
-        for script in [*sorted(FOLDER.glob("*_peers.py")), FOLDER / "store_ratio.py"]:
+        for script in [FOLDER / "kernels.py", *sorted(FOLDER.glob("*_peers.py")), FOLDER / "store_ratio.py"]:
             print(f"==== {script.name}", flush=True)
             if subprocess.run([sys.executable, script, *extra.get(script.name, [])]).returncode != 0:
                 failed.append(script.name)

@@ -1,11 +1,11 @@
 // Two passes over runs of voxels along x (He, Chao, Suzuki 2008): runs of neighbouring rows that touch are united, then
-// each run writes the number of its set. Runs are found 64 voxels at a time from bits, so that work follows the surface
-// of the mask and not its volume.
+// each run writes the number of its set. Of a mask, runs and where they touch are found 64 voxels at a time from bits,
+// so that work follows the surface of the mask and not its volume.
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/bit_rows.h"
 #include "kernels/components.h"
+#include "kernels/padded_bits.h"
 #include "kernels/union_find.h"
 
 namespace vox {
@@ -28,23 +28,32 @@ std::vector<NeighbourRow> neighbour_rows(Connectivity connectivity) {  // those 
   throw Error("internal error: unknown connectivity", Fault::kBug);
 }
 
-// Joins the sets of runs that touch. `connects` says whether two runs that touch belong together; for a mask it folds
-// away.
-template <class Connects>
-class Joiner {
+// Roots are the first runs of their sets, so counting them in order numbers components by their first voxels.
+void number_components(RunComponents& found, UnionFind& sets) {
+  uint32_t next = 0;
+  for (size_t i = 0; i < found.runs.size(); ++i) {
+    const uint32_t root = sets.find(static_cast<uint32_t>(i));
+    found.runs[i].component = root == i ? next++ : found.runs[root].component;
+  }
+  found.count = next;
+}
+
+// Joins the runs of a label volume that touch and hold the same value; runs of different values may adjoin.
+template <class T>
+class LabelJoiner {
  public:
-  Joiner(RunComponents& found, const Extent3& extent, Connectivity connectivity, Connects connects)
+  LabelJoiner(RunComponents& found, const T* values, const Extent3& extent, Connectivity connectivity)
       : found_(found),
+        values_(values),
         extent_(extent),
         neighbours_(neighbour_rows(connectivity)),
-        connects_(connects),
         sets_(static_cast<int64_t>(found.runs.size())) {}
 
   void run() {
     for (int64_t z = 0; z < extent_.z; ++z)
       for (int64_t y = 0; y < extent_.y; ++y)
         for (const NeighbourRow& side : neighbours_) join(z, y, side);
-    number();
+    number_components(found_, sets_);
   }
 
  private:
@@ -56,35 +65,23 @@ class Joiner {
     const Run *a = begin_of(row), *a_end = begin_of(row + 1), *b = begin_of(other), *b_end = begin_of(other + 1);
     const auto try_join = [&](const Run* mine, const Run* theirs) {
       const bool touch = mine->begin < theirs->end + side.reach && theirs->begin < mine->end + side.reach;
-      if (touch && connects_(row, *mine, other, *theirs))
+      if (touch && values_[row * extent_.x + mine->begin] == values_[other * extent_.x + theirs->begin])
         sets_.unite(static_cast<uint32_t>(mine - runs), static_cast<uint32_t>(theirs - runs));
     };
     while (a != a_end && b != b_end) {
       try_join(a, b);
       const bool a_first = a->end <= b->end, b_first = b->end <= a->end;
-      if constexpr (Connects::kRunsMayAdjoin) {  // then each may touch the other's successor
-        if (a_first && b_first && a + 1 != a_end) try_join(a + 1, b);
-        if (a_first && b_first && b + 1 != b_end) try_join(a, b + 1);
-      }
+      if (a_first && b_first && a + 1 != a_end) try_join(a + 1, b);
+      if (a_first && b_first && b + 1 != b_end) try_join(a, b + 1);
       a += a_first;
       b += b_first;
     }
   }
 
-  // Roots are the first runs of their sets, so counting them in order numbers components by their first voxels.
-  void number() {
-    uint32_t next = 0;
-    for (size_t i = 0; i < found_.runs.size(); ++i) {
-      const uint32_t root = sets_.find(static_cast<uint32_t>(i));
-      found_.runs[i].component = root == i ? next++ : found_.runs[root].component;
-    }
-    found_.count = next;
-  }
-
   RunComponents& found_;
+  const T* values_;
   const Extent3 extent_;
   const std::vector<NeighbourRow> neighbours_;
-  const Connects connects_;
   UnionFind sets_;
 };
 
@@ -92,70 +89,125 @@ void require_numbers(size_t runs) {
   VOX_CHECK(runs < 0xffffffff, "a volume with more than 2^32 runs of voxels cannot be labelled");
 }
 
-struct AnyRuns {
-  static constexpr bool kRunsMayAdjoin = false;
-  bool operator()(int64_t, const Run&, int64_t, const Run&) const { return true; }
-};
-
-template <class T>
-struct RunsOfOneValue {
-  static constexpr bool kRunsMayAdjoin = true;
-  const T* values;
-  int64_t width;
-  bool operator()(int64_t row_a, const Run& a, int64_t row_b, const Run& b) const {
-    return values[row_a * width + a.begin] == values[row_b * width + b.begin];
-  }
-};
-
-// Where runs begin and where they end, a bit each, of 64 voxels and the one before them.
-struct Borders {
-  uint64_t begins, ends;
-};
-Borders borders_of(uint64_t bits, uint64_t carry) {
-  const uint64_t before = bits << 1 | carry;
-  return {bits & ~before, ~bits & before};
+// Where runs begin and where they end, a bit each.
+uint64_t begins_of(const uint64_t* word) {
+  return *word & ~bits_before(word);
+}
+uint64_t ends_of(const uint64_t* word) {
+  return ~*word & bits_before(word);
 }
 
 // Beginnings and ends are listed apart: two loops over set bits that do not wait for one another.
-void find_runs(RunComponents& found, const std::vector<uint64_t>& words, const Extent3& extent) {
-  const int64_t per_row = words_for(extent.x), rows = extent.z * extent.y;
-  size_t count = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < per_row; ++i) {
-      const uint64_t* word = words.data() + row * per_row + i;
-      count += static_cast<size_t>(std::popcount(borders_of(*word, i == 0 ? 0 : word[-1] >> 63).begins));
-    }
-    found.rows[static_cast<size_t>(row + 1)] = static_cast<int64_t>(count);
-  }
+void find_runs(RunComponents& found, const PaddedBits& bits) {
+  const Extent3& extent = bits.extent();
+  size_t count = 0, row = 0;
+  const auto for_each_row = [&](auto visit) {
+    for (int64_t z = 0; z < extent.z; ++z)
+      for (int64_t y = 0; y < extent.y; ++y) visit(bits.row(z, y));
+  };
+  for_each_row([&](const uint64_t* words) {
+    for (int64_t i = 0; i < bits.words(); ++i) count += static_cast<size_t>(std::popcount(begins_of(words + i)));
+    found.rows[++row] = static_cast<int64_t>(count);
+  });
   require_numbers(count);
   found.runs.resize(count);
   Run *begin = found.runs.data(), *end = begin;
-  for (int64_t row = 0; row < rows; ++row) {
-    uint64_t carry = 0;
-    for (int64_t i = 0; i < per_row; ++i) {
-      const uint64_t word = words[static_cast<size_t>(row * per_row + i)];
-      auto [begins, ends] = borders_of(word, carry);
-      for (; begins != 0; begins &= begins - 1)
-        (begin++)->begin = static_cast<int32_t>(i * 64 + std::countr_zero(begins));
-      for (; ends != 0; ends &= ends - 1) (end++)->end = static_cast<int32_t>(i * 64 + std::countr_zero(ends));
-      carry = word >> 63;
+  for_each_row([&](const uint64_t* words) {
+    for (int64_t i = 0; i < bits.words(); ++i) {
+      for (uint64_t left = begins_of(words + i); left != 0; left &= left - 1)
+        (begin++)->begin = static_cast<int32_t>(i * 64 + std::countr_zero(left));
+      for (uint64_t left = ends_of(words + i); left != 0; left &= left - 1)
+        (end++)->end = static_cast<int32_t>(i * 64 + std::countr_zero(left));
     }
     if (end != begin) (end++)->end = static_cast<int32_t>(extent.x);  // a run up to the row's last word's last bit
-  }
+  });
 }
 
-std::vector<uint64_t> pack_part(const uint8_t* mask, const Extent3& extent, Part part) {
-  const int64_t per_row = words_for(extent.x);
-  std::vector<uint64_t> words(static_cast<size_t>(per_row * extent.z * extent.y));
-  const uint64_t in_last = extent.x % 64 == 0 ? ~uint64_t{0} : (uint64_t{1} << (extent.x % 64)) - 1;
-  for (int64_t row = 0; row < extent.z * extent.y; ++row) {
-    uint64_t* out = words.data() + row * per_row;
-    pack_row(out, mask + row * extent.x, extent.x);
-    if (part == Part::kForeground) continue;
-    for (int64_t i = 0; i < per_row; ++i) out[i] = ~out[i] & (i + 1 == per_row ? in_last : ~uint64_t{0});
+// Joins the runs of a mask that touch, by the bits where they do. One bit of each touch is enough, and none where both
+// runs touch a third one in between.
+class MaskJoiner {
+ public:
+  MaskJoiner(RunComponents& found, const PaddedBits& bits, Connectivity connectivity)
+      : found_(found), bits_(bits), connectivity_(connectivity), sets_(static_cast<int64_t>(found.runs.size())) {}
+
+  void run() {
+    number_runs();
+    const int64_t stride = bits_.stride(), slice = bits_.slice();
+    for (int64_t z = 0; z < bits_.extent().z; ++z) {
+      for (int64_t y = 0; y < bits_.extent().y; ++y) {
+        const uint64_t* row = bits_.row(z, y);
+        for (const uint64_t* word = row; word < row + bits_.words(); ++word) {
+          if (*word == 0) continue;
+          const uint64_t *before = word - stride, *above = word - slice;
+          join_beside(word, before);
+          join_beside(word, above);
+          if (connectivity_ == Connectivity::kFaces) continue;
+          join_across(word, above - stride, before, above);
+          join_across(word, above + stride, word + stride, above);
+        }
+      }
+    }
+    number_components(found_, sets_);
   }
-  return words;
-}
+
+ private:
+  // For each word: how many runs begin before it.
+  void number_runs() {
+    before_.resize(static_cast<size_t>((bits_.extent().z + 2) * bits_.slice()));
+    size_t row = 0;
+    for (int64_t z = 0; z < bits_.extent().z; ++z) {
+      for (int64_t y = 0; y < bits_.extent().y; ++y) {
+        uint32_t count = static_cast<uint32_t>(found_.rows[row++]);
+        const uint64_t* words = bits_.row(z, y);
+        for (int64_t i = 0; i <= bits_.words(); ++i) {
+          before_[static_cast<size_t>(words + i - bits_.data())] = count;
+          count += static_cast<uint32_t>(std::popcount(begins_of(words + i)));
+        }
+      }
+    }
+  }
+  uint32_t run_at(const uint64_t* word, int bit) const {  // bit: of the word, or one beside it
+    word += bit < 0 ? -1 : bit > 63 ? 1 : 0;
+    const uint64_t up_to = ~uint64_t{0} >> (63 - (bit & 63));
+    const uint32_t begun = static_cast<uint32_t>(std::popcount(begins_of(word) & up_to));
+    return before_[static_cast<size_t>(word - bits_.data())] + begun - 1;
+  }
+  void join(const uint64_t* word, const uint64_t* other, uint64_t touches, int step) {
+    for (; touches != 0; touches &= touches - 1) {
+      const int bit = std::countr_zero(touches);
+      sets_.unite(run_at(word, bit), run_at(other, bit + step));
+    }
+  }
+
+  // With a row that shares faces.
+  void join_beside(const uint64_t* word, const uint64_t* other) {
+    const uint64_t touches = *word & *other;
+    join(word, other, touches & ~(touches << 1), 0);
+    if (connectivity_ != Connectivity::kFaces) join_aside(word, other, 0, 0);
+  }
+  // With a row that shares edges; two rows lie between.
+  void join_across(const uint64_t* word, const uint64_t* other, const uint64_t* between, const uint64_t* also) {
+    const bool corners = connectivity_ == Connectivity::kCorners;
+    const uint64_t third = *between | *also;
+    const uint64_t third_before = corners ? bits_before(between) | bits_before(also) : 0;
+    const uint64_t third_after = corners ? bits_after(between) | bits_after(also) : 0;
+    const uint64_t touches = *word & *other & ~(third | third_before | third_after);
+    join(word, other, touches & ~(touches << 1), 0);
+    if (corners) join_aside(word, other, third | third_before, third | third_after);
+  }
+  // With the voxels one step aside, where those straight ahead do not join the runs.
+  void join_aside(const uint64_t* word, const uint64_t* other, uint64_t not_before, uint64_t not_after) {
+    const uint64_t alone = *word & ~*other;
+    join(word, other, alone & bits_before(other) & ~bits_before(word) & ~not_before, -1);
+    join(word, other, alone & bits_after(other) & ~bits_after(word) & ~not_after, 1);
+  }
+
+  RunComponents& found_;
+  const PaddedBits& bits_;
+  const Connectivity connectivity_;
+  UnionFind sets_;
+  std::vector<uint32_t> before_;
+};
 
 void write_labels(uint32_t* labels, const RunComponents& found, const Extent3& extent) {
   for (int64_t row = 0; row < extent.z * extent.y; ++row) {
@@ -187,7 +239,7 @@ int64_t label_components(uint32_t* labels, const T* values, const Extent3& exten
     require_numbers(found.runs.size());
     found.rows.push_back(static_cast<int64_t>(found.runs.size()));
   }
-  Joiner(found, extent, connectivity, RunsOfOneValue<T>{values, extent.x}).run();
+  LabelJoiner<T>(found, values, extent, connectivity).run();
   write_labels(labels, found, extent);
   return found.count;
 }
@@ -199,8 +251,10 @@ RunComponents run_components(const uint8_t* mask, const Extent3& extent, Connect
   RunComponents found;
   found.rows.assign(static_cast<size_t>(extent.z * extent.y + 1), 0);
   if (extent.voxels() == 0) return found;
-  find_runs(found, pack_part(mask, extent, part), extent);
-  Joiner(found, extent, connectivity, AnyRuns{}).run();
+  PaddedBits bits(mask, extent);
+  if (part == Part::kBackground) bits.complement();
+  find_runs(found, bits);
+  MaskJoiner(found, bits, connectivity).run();
   return found;
 }
 

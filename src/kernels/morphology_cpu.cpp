@@ -12,7 +12,7 @@ PaddedBits dilated(const PaddedBits& in) {
   const Extent3& extent = in.extent();
   PaddedBits out(extent);
   const int64_t stride = in.stride(), slice = in.slice();
-  const uint64_t in_last = extent.x % 64 == 0 ? ~uint64_t{0} : (uint64_t{1} << (extent.x % 64)) - 1;
+  const uint64_t in_last = ~uint64_t{0} >> (in.words() * 64 - extent.x);
   for (int64_t z = 0; z < extent.z; ++z) {
     for (int64_t y = 0; y < extent.y; ++y) {
       const uint64_t* from = in.row(z, y);
@@ -24,18 +24,6 @@ PaddedBits dilated(const PaddedBits& in) {
     }
   }
   return out;
-}
-
-void complement(PaddedBits& bits) {
-  const Extent3& extent = bits.extent();
-  const uint64_t in_last = extent.x % 64 == 0 ? ~uint64_t{0} : (uint64_t{1} << (extent.x % 64)) - 1;
-  for (int64_t z = 0; z < extent.z; ++z) {
-    for (int64_t y = 0; y < extent.y; ++y) {
-      uint64_t* row = bits.row(z, y);
-      for (int64_t i = 0; i < bits.words(); ++i) row[i] = ~row[i];
-      row[bits.words() - 1] &= in_last;
-    }
-  }
 }
 
 }  // namespace
@@ -50,9 +38,9 @@ void dilate_cpu(uint8_t* out, const uint8_t* mask, const Extent3& extent, int ti
 void close_cpu(uint8_t* out, const uint8_t* mask, const Extent3& extent) {
   if (extent.voxels() == 0) return;
   PaddedBits bits = dilated(PaddedBits(mask, extent));
-  complement(bits);
+  bits.complement();
   bits = dilated(bits);
-  complement(bits);
+  bits.complement();
   bits.unpack(out);
 }
 

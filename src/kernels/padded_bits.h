@@ -29,6 +29,18 @@ class PaddedBits {
   uint64_t* row(int64_t z, int64_t y) { return bits_.data() + (z + 1) * slice() + (y + 1) * stride() + 1; }
   const uint64_t* row(int64_t z, int64_t y) const { return const_cast<PaddedBits*>(this)->row(z, y); }
 
+  const uint64_t* data() const { return bits_.data(); }
+
+  void complement() {
+    const uint64_t in_last = ~uint64_t{0} >> (words_ * 64 - extent_.x);
+    for (int64_t z = 0; z < extent_.z; ++z) {
+      for (int64_t y = 0; y < extent_.y; ++y) {
+        uint64_t* words = row(z, y);
+        for (int64_t i = 0; i < words_; ++i) words[i] = ~words[i];
+        words[words_ - 1] &= in_last;
+      }
+    }
+  }
   void unpack(uint8_t* mask) const {
     std::fill_n(mask, extent_.voxels(), uint8_t{0});
     for (int64_t z = 0; z < extent_.z; ++z)

@@ -29,17 +29,19 @@ class Reduction {
 
   // The pivot of the square's column; kNothing where it depends on those reduced before.
   uint32_t reduce(uint32_t square) {
-    heap_.clear();
-    for (const uint32_t edge : complex_.edges_of(square)) push(edge);
-    for (;;) {
-      const uint32_t pivot = pop_pivot();
-      if (pivot == kNothing) return kNothing;
+    const Rows rows = rows_of(square);
+    if (rows.count == 0) return kNothing;
+    if (rows.count <= 2) {  // nearly always: no heap is needed
+      const bool swap = rows.count == 2 && sortable(rows.row[0]) < sortable(rows.row[1]);
+      const uint32_t pivot = rows.row[swap ? 1 : 0], rest = rows.count == 1 ? kNothing : rows.row[swap ? 0 : 1];
       if (link_[pivot] < kColumn) {
-        claim(pivot);
+        link_[pivot] = rest;
         return pivot;
       }
-      for (size_t i = link_[pivot] - kColumn; entries_[i] != kNothing; ++i) push(entries_[i]);
     }
+    heap_.clear();
+    for (int i = 0; i < rows.count; ++i) push_row(rows.row[i]);
+    return reduce_heap();
   }
 
  private:
@@ -59,10 +61,44 @@ class Reduction {
     }
   }
 
-  void push(uint32_t edge) {
-    const uint32_t row = resolve(edge);
-    if (row == kNothing) return;
-    heap_.push_back(uint64_t{complex_.key(row)} << 32 | row);
+  struct Rows {
+    int count = 0;
+    uint32_t row[4];
+  };
+  // What the edges of the square stand for; equal ones cancel.
+  Rows rows_of(uint32_t square) {
+    Rows rows;
+    for (const uint32_t edge : complex_.edges_of(square)) {
+      const uint32_t row = resolve(edge);
+      if (row == kNothing) continue;
+      int same = 0;
+      while (same < rows.count && rows.row[same] != row) ++same;
+      if (same < rows.count)
+        rows.row[same] = rows.row[--rows.count];
+      else
+        rows.row[rows.count++] = row;
+    }
+    return rows;
+  }
+
+  uint32_t reduce_heap() {
+    for (;;) {
+      const uint32_t pivot = pop_pivot();
+      if (pivot == kNothing) return kNothing;
+      if (link_[pivot] < kColumn) {
+        claim(pivot);
+        return pivot;
+      }
+      for (size_t i = link_[pivot] - kColumn; entries_[i] != kNothing; ++i) {
+        const uint32_t row = resolve(entries_[i]);
+        if (row != kNothing) push_row(row);
+      }
+    }
+  }
+
+  uint64_t sortable(uint32_t row) const { return uint64_t{complex_.key(row)} << 32 | row; }
+  void push_row(uint32_t row) {
+    heap_.push_back(sortable(row));
     std::push_heap(heap_.begin(), heap_.end());
   }
   uint64_t pop() {

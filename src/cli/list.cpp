@@ -16,6 +16,7 @@
 #include "metrics/metric.h"
 #include "nets/registry.h"
 #include "patch/sampler.h"
+#include "targets/target.h"
 
 namespace vox::cli {
 namespace {
@@ -89,9 +90,10 @@ std::vector<Table> metrics() {
 }
 
 std::vector<Table> targets() {
-  return {{{"name", "help"},
-           {{"label", "The label of the patch, or the values of a regression; the ignore label outside the volume"},
-            {"mask", "data.mask of the patch, for losses that count only inside it"}}}};
+  std::vector<Table> tables = names_and_help(all_targets());
+  tables[0].rows.insert(tables[0].rows.begin(),
+                        {"label", "The label itself, or the values of a regression: what a term without target has"});
+  return tables;
 }
 
 const std::vector<Listing>& all_listings() {

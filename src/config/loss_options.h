@@ -7,7 +7,7 @@ namespace vox {
 struct LossTerm {
   std::string name;
   double weight = 1;
-  int64_t every = 1;
+  int64_t every = 0;  // 0: what the loss itself finds right, mostly 1
   int64_t start_step = 0;
   std::string head;               // of model.heads; empty: all channels
   std::vector<int64_t> channels;  // of the head; empty: all
@@ -22,7 +22,8 @@ struct LossTerm {
             {.meaning = "Compute it every so many steps, scaled to keep its expectation",
              .unit = "steps",
              .min = 1,
-             .max = 1e9});
+             .max = 1e9,
+             .named = NamedValue{"auto", 0}});
     v.field("start_step", start_step,
             {.meaning = "First step that has this term", .unit = "steps", .min = 0, .max = 1e15});
     v.field("head", head, {.meaning = "Head of model.heads whose channels it sees; empty is every channel"});
@@ -33,13 +34,26 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
+struct TargetOptions {  // a target under a name of its own, with options of its kind
+  std::string name, kind;
+  Tree params;
+
+  void describe(Visitor& v) {
+    v.field("name", name, {.meaning = "What loss terms call it"});
+    v.field("kind", kind, {.meaning = "One of `voxloom list targets`; its own options stand beside it"});
+  }
+  bool operator==(const TargetOptions&) const = default;
+};
+
 struct LossOptions {
   std::vector<LossTerm> terms;                   // empty: dice + bce (or cross entropy), or mae for regression
+  std::vector<TargetOptions> targets;            // only those that need options; the kinds' own names need none
   std::vector<double> deep_supervision_weights;  // empty: 1, 1/2, 1/4, ... normalised
 
   void describe(Visitor& v) {
     v.list("terms", terms,
            {.meaning = "Terms of the sum; empty is Dice and cross entropy, or mean absolute error for regression"});
+    v.list("targets", targets, {.meaning = "Targets with options, under names for loss terms to use"});
     v.field("deep_supervision_weights", deep_supervision_weights,
             {.meaning = "Weight of each output, finest first; empty halves from output to output", .min = 0});
   }

@@ -23,6 +23,21 @@ const std::vector<LossEntry>& all_losses() {
   return entries;
 }
 
+namespace {
+
+const LossEntry& find_loss(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LossEntry& entry : all_losses()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  const std::string meant = nearest(name, names);
+  throw Error(concat("loss.terms: no loss is called \"", name, "\"; there is ", join(names, ", "),
+                     meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
+}
+
+}  // namespace
+
 const at::Tensor& Constants::like(const at::Tensor& other) const {
   if (!made_.defined() || made_.device() != other.device() || made_.scalar_type() != other.scalar_type()) {
     made_ = at::tensor(values_, at::kDouble).to(other.device(), other.scalar_type());
@@ -38,6 +53,18 @@ at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid) {
   return (values * valid).sum() / at::where(counted > 0, counted, at::ones_like(counted));
 }
 
+std::vector<TargetOptions> targets_of(const LossOptions& options) {
+  std::vector<TargetOptions> wanted;
+  for (const LossTerm& term : options.terms) {
+    const std::string name = term.target.empty() ? find_loss(term.name).default_target : term.target;
+    const auto same = [&](const TargetOptions& target) { return target.name == name; };
+    if (name.empty() || name == "label" || std::any_of(wanted.begin(), wanted.end(), same)) continue;
+    const auto described = std::find_if(options.targets.begin(), options.targets.end(), same);
+    wanted.push_back(described != options.targets.end() ? *described : TargetOptions{name, name, {}});
+  }
+  return wanted;
+}
+
 std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels) {
   const auto named = [](const char* name) {
     LossTerm term;
@@ -49,17 +76,6 @@ std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channel
 }
 
 namespace {
-
-const LossEntry& find_loss(const std::string& name) {
-  std::vector<std::string> names;
-  for (const LossEntry& entry : all_losses()) {
-    if (entry.name == name) return entry;
-    names.push_back(entry.name);
-  }
-  const std::string meant = nearest(name, names);
-  throw Error(concat("loss.terms: no loss is called \"", name, "\"; there is ", join(names, ", "),
-                     meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
-}
 
 // torch's "nearest": element floor(i * in / out).
 at::Tensor resize_nearest(const at::Tensor& values, at::IntArrayRef size) {
@@ -78,6 +94,16 @@ at::Tensor resize_nearest(const at::Tensor& values, at::IntArrayRef size) {
   return result;
 }
 
+// Classes by nearest neighbour, values by the mean of the voxels that fall together.
+at::Tensor resized_target(const Targets& targets, const std::string& name, at::IntArrayRef size) {
+  if (name.empty()) return resize_nearest(targets.label, size);
+  const auto found = targets.extra.find(name);
+  VOX_CHECK(found != targets.extra.end(), "loss.terms: there is no target \"", name, "\" in the batch");
+  const at::Tensor& target = found->second;
+  if (!at::isFloatingType(target.scalar_type())) return resize_nearest(target, size);
+  return target.sizes().slice(2) == size.slice(2) ? target : at::adaptive_avg_pool3d(target, size.slice(2));
+}
+
 std::vector<double> head_weights(const LossOptions& options, size_t heads) {
   std::vector<double> weights = options.deep_supervision_weights;
   if (heads == 1) return {1.0};
@@ -93,9 +119,17 @@ std::vector<double> head_weights(const LossOptions& options, size_t heads) {
 }  // namespace
 
 struct LossSet::Impl {
+  struct View {  // which channels, against what
+    int64_t first = 0, count = 1;
+    std::vector<int64_t> chosen;  // of those; empty: all
+    std::string target;           // empty: the label
+    bool operator==(const View&) const = default;
+    int64_t channels() const { return chosen.empty() ? count : static_cast<int64_t>(chosen.size()); }
+  };
   struct Term {
     std::string label;  // the name, numbered where it comes twice
     LossTerm options;
+    size_t view = 0;
     std::unique_ptr<Loss> loss;
   };
 
@@ -103,26 +137,56 @@ struct LossSet::Impl {
   bool regression = false, partial = false;
   int64_t out_channels = 1, ignore_label = -1;
   Constants class_values;  // label value of each class, where that is not 0, 1, 2, ...
+  std::vector<HeadOptions> heads;
+  std::vector<View> views;
   std::vector<Term> terms;
 
   void add_term(const LossTerm& term);
+  View view_of(const LossTerm& term, const LossEntry& entry) const;
   void set_class_values(const DataOptions& data);
   at::Tensor valid_voxels(const Targets& targets) const;
-  at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid) const;
-  LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid) const;
+  at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
+  LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
+                      const View& view) const;
 };
+
+LossSet::Impl::View LossSet::Impl::view_of(const LossTerm& term, const LossEntry& entry) const {
+  View view{.first = 0, .count = out_channels, .chosen = term.channels, .target = term.target};
+  if (view.target.empty()) view.target = entry.default_target;
+  if (view.target == "label") view.target.clear();
+  if (!term.head.empty()) {
+    std::vector<std::string> names;
+    for (const HeadOptions& head : heads) {
+      if (head.name == term.head) view.count = head.channels;
+      if (head.name == term.head) break;
+      view.first += head.channels;
+      names.push_back(head.name);
+    }
+    VOX_CHECK(names.size() < heads.size(), "loss.terms: ", term.name, ": no head is called \"", term.head,
+              heads.empty() ? "\"; model.heads names none" : concat("\"; model.heads has ", join(names, ", ")));
+  }
+  for (const int64_t channel : view.chosen)
+    VOX_CHECK(channel < view.count, "loss.terms: ", term.name, ": channel ", channel, " but there are ", view.count,
+              ", counted from 0");
+  return view;
+}
 
 void LossSet::Impl::add_term(const LossTerm& term) {
   const LossEntry& entry = find_loss(term.name);
-  VOX_CHECK(entry.regression == regression, "loss.terms: ", term.name, " is for ",
+  const View view = view_of(term, entry);
+  VOX_CHECK(!view.target.empty() || entry.regression == regression, "loss.terms: ", term.name, " is for ",
             entry.regression ? "regression" : "segmentation", " but data.target is ",
             regression ? "regression" : "segmentation");
-  VOX_CHECK(term.every >= 1 && term.start_step >= 0, "loss.terms: ", term.name, ": every is ", term.every,
+  VOX_CHECK(term.every >= 0 && term.start_step >= 0, "loss.terms: ", term.name, ": every is ", term.every,
             " and start_step ", term.start_step, "; expected at least 1 and 0");
   const auto same =
       std::count_if(terms.begin(), terms.end(), [&](const Term& t) { return t.options.name == term.name; });
   const std::string label = same == 0 ? term.name : concat(term.name, "_", same + 1);
-  terms.push_back({label, term, entry.make(term.params, {.out_channels = out_channels})});
+  const auto found = std::find(views.begin(), views.end(), view);
+  const auto place = static_cast<size_t>(found - views.begin());
+  if (found == views.end()) views.push_back(view);
+  terms.push_back({label, term, place, entry.make(term.params, {.out_channels = view.channels()})});
+  if (term.every == 0) terms.back().options.every = entry.default_every;
 }
 
 void LossSet::Impl::set_class_values(const DataOptions& data) {
@@ -146,46 +210,56 @@ at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
   return valid;
 }
 
-at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& valid) const {
+at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const {
   at::Tensor classes = label.to(at::kLong);
   if (valid.defined()) classes = at::where(valid, classes, at::zeros_like(classes));
   if (!class_values.empty()) classes = at::bucketize(classes, class_values.like(classes));
   if (label.is_cpu() && classes.numel() > 0) {  // a check here waits for nothing
     const int64_t largest = classes.max().item<int64_t>();
-    VOX_CHECK(largest < out_channels, "the label has class ", largest, " but the network has ", out_channels,
-              " channels; set model.out_channels to ", largest + 1, " or data.ignore_label to that value");
+    VOX_CHECK(largest < channels, "the label has class ", largest, " but the network has ", channels,
+              " channels for it; set model.out_channels to ", largest + 1, " or data.ignore_label to that value");
   }
-  return classes.clamp(0, out_channels - 1);
+  return classes.clamp(0, channels - 1);
 }
 
-LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid) const {
+LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
+                                   const View& view) const {
   LossInput input;
-  input.logits = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  input.logits = view.count == logits.size(1) ? logits : logits.narrow(1, view.first, view.count);
+  if (!view.chosen.empty())
+    input.logits = input.logits.index_select(1, at::tensor(view.chosen, at::kLong).to(logits.device()));
+  if (input.logits.scalar_type() != at::kDouble) input.logits = input.logits.to(at::kFloat);
   const at::ScalarType type = input.logits.scalar_type();
-  const at::Tensor label = resize_nearest(targets.label, logits.sizes());
   const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
   if (counted.defined()) input.valid = counted.to(type);
-  if (regression) {
-    VOX_CHECK(label.size(1) == out_channels, "the target has ", label.size(1), " channels but the network has ",
-              out_channels, "; set model.out_channels");
-    input.target = label.to(type);
-  } else if (out_channels == 1) {
-    input.target = (label > 0).to(type);
+  if (targets.image.defined()) input.image = resize_nearest(targets.image, logits.sizes());
+  const at::Tensor target = resized_target(targets, view.target, logits.sizes());
+  const int64_t channels = view.channels();
+  if (at::isFloatingType(target.scalar_type()) || (view.target.empty() && regression) ||
+      (target.size(1) == channels && channels > 1)) {
+    VOX_CHECK(target.size(1) == channels, "the target", view.target.empty() ? "" : " " + view.target, " has ",
+              target.size(1), " channels but the loss compares it with ", channels,
+              "; set model.out_channels, or `channels` of the term");
+    input.target = target.to(type);
+  } else if (channels == 1) {
+    input.target = (target > 0).to(type);
   } else {
-    const at::Tensor classes = classes_of(label, counted);
-    const at::Tensor channel = at::arange(out_channels, classes.options()).view({1, -1, 1, 1, 1});
+    const at::Tensor classes = classes_of(target, counted, channels);
+    const at::Tensor channel = at::arange(channels, classes.options()).view({1, -1, 1, 1, 1});
     input.target = (classes == channel).to(type);
     input.classes = classes.squeeze(1);
   }
   return input;
 }
 
-LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels)
+LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels,
+                 const std::vector<HeadOptions>& heads)
     : impl_(std::make_unique<Impl>()) {
   impl_->options = options;
   impl_->regression = data.target == "regression";
   impl_->partial = data.ignore_label >= 0 || !data.mask.empty();
   impl_->out_channels = out_channels;
+  impl_->heads = heads;
   impl_->ignore_label = data.ignore_label;
   impl_->set_class_values(data);
   for (const LossTerm& term : options.terms.empty() ? default_terms(data, out_channels) : options.terms) {
@@ -218,10 +292,14 @@ LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets
   std::vector<at::Tensor> values(impl_->terms.size());
   for (size_t head = 0; head < logits.size(); ++head) {
     if (weights[head] == 0) continue;
-    const LossInput input = impl_->input_for(logits[head], targets, valid);
+    std::vector<std::optional<LossInput>> inputs(impl_->views.size());
     for (size_t t = 0; t < values.size(); ++t) {
-      if (!due(t, step)) continue;
-      const at::Tensor value = impl_->terms[t].loss->compute(input) * weights[head];
+      const Impl::Term& term = impl_->terms[t];
+      if (!due(t, step) || (head > 0 && !term.options.deep_supervision)) continue;
+      std::optional<LossInput>& input = inputs[term.view];
+      if (!input) input = impl_->input_for(logits[head], targets, valid, impl_->views[term.view]);
+      const double weight = term.options.deep_supervision ? weights[head] : 1.0;
+      const at::Tensor value = term.loss->compute(*input) * weight;
       values[t] = values[t].defined() ? values[t] + value : value;
     }
   }

@@ -19,15 +19,17 @@ namespace vox {
 struct Targets {
   at::Tensor label;                         // [N, 1, Z, Y, X], integer classes; [N, C, Z, Y, X] floating for regression
   at::Tensor mask;                          // [N, 1, Z, Y, X], non-zero where a voxel counts; undefined: everywhere
+  at::Tensor image;                         // the network's input, for losses that look at it; may be undefined
   std::map<std::string, at::Tensor> extra;  // target.* by the name after the dot
 };
 
-// What a term sees: one head at its own resolution.
+// What a term sees: its channels of one output at that output's resolution.
 struct LossInput {
   at::Tensor logits;   // [N, C, Z, Y, X] float32
-  at::Tensor target;   // segmentation: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; regression: values
+  at::Tensor target;   // classes: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; values as they are
   at::Tensor classes;  // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for regression
   at::Tensor valid;    // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
+  at::Tensor image;    // may be undefined
 };
 
 class Loss {
@@ -60,8 +62,10 @@ struct LossContext {
 
 struct LossEntry {
   std::string name, help;
-  bool regression = false;  // compares values, not classes
-  bool uses_valid = true;   // voxels that do not count change nothing
+  bool regression = false;          // compares values, not classes
+  bool uses_valid = true;           // voxels that do not count change nothing
+  std::string default_target = "";  // empty: the label
+  int64_t default_every = 1;
   std::function<std::unique_ptr<Loss>(const Tree& params, const LossContext& context)> make;
 };
 const std::vector<LossEntry>& all_losses();
@@ -74,7 +78,8 @@ struct LossResult {
 
 class LossSet {
  public:
-  LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels);
+  LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels,
+          const std::vector<HeadOptions>& heads = {});
   ~LossSet();
 
   // Logits finest first. A term is due where step >= start_step and (step - start_step) % every == 0; its weight is
@@ -89,6 +94,9 @@ class LossSet {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// The targets that the terms of a recipe name, beside the label: what the pipeline must make.
+std::vector<TargetOptions> targets_of(const LossOptions& options);
 
 // The terms of a recipe that names none: dice + bce (one channel), dice + cross_entropy, or mae for regression.
 std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels);

@@ -37,11 +37,30 @@ struct Case {
 
 constexpr int64_t kIgnored = 7;
 
-// A case that suits the entry: several channels for cross entropy, values for regression.
-Case case_for(const LossEntry& entry) {
+struct EntryCase {  // a loss with a number of channels that suits it
+  const LossEntry* entry;
+  int64_t channels;
+};
+
+std::vector<EntryCase> all_cases() {
+  std::vector<EntryCase> cases;
+  for (const LossEntry& entry : all_losses()) {
+    if (entry.name != "cross_entropy") cases.push_back({&entry, 1});
+    if (!entry.regression && entry.name != "bce") cases.push_back({&entry, 3});
+  }
+  return cases;
+}
+
+std::ostream& operator<<(std::ostream& out, const EntryCase& one) {
+  return out << one.entry->name << " of " << one.channels;
+}
+
+// Classes with ignored voxels, or values with a mask for regression.
+Case case_for(const EntryCase& one) {
+  const LossEntry& entry = *one.entry;
   Case result;
   result.loss.terms = {term(entry.name)};
-  result.channels = entry.name == "cross_entropy" ? 3 : 1;
+  result.channels = one.channels;
   result.targets.label = at::randint(0, std::max<int64_t>(2, result.channels), {2, 1, 3, 4, 5}, at::kByte);
   if (entry.regression) {
     result.data.target = "regression";
@@ -51,6 +70,15 @@ Case case_for(const LossEntry& entry) {
     result.data.ignore_label = kIgnored;
     result.targets.label.index_put_({at::rand({2, 1, 3, 4, 5}) < 0.3}, kIgnored);
   }
+  if (entry.name == "erosion_consistency") {  // erosions leave nothing of scattered voxels
+    result.loss.terms = {term(entry.name, {{"iterations", scalar("1")}})};
+    result.targets.label.fill_(1);
+    result.targets.label.narrow(4, 0, 1).fill_(0);
+    result.targets.label.narrow(4, 4, 1).fill_(kIgnored);
+  }
+  if (!entry.default_target.empty())  // part of the foreground, as a skeleton is
+    result.targets.extra[entry.default_target] =
+        result.targets.label * (result.targets.label != kIgnored) * at::randint(0, 2, {2, 1, 3, 4, 5}, at::kByte);
   return result;
 }
 
@@ -67,9 +95,9 @@ at::Tensor right_logits(const Case& c, double size) {
 }
 
 TEST(Losses, EveryGradientIsThatOfFiniteDifferences) {
-  for (const LossEntry& entry : all_losses()) {
+  for (const EntryCase& one : all_cases()) {
     torch::manual_seed(11);
-    const Case c = case_for(entry);
+    const Case c = case_for(one);
     const at::Tensor logits = logits_for(c);
     const at::Tensor grad = torch::autograd::grad({c.total(logits)}, {logits})[0];
     constexpr double kStep = 1e-6;
@@ -78,53 +106,54 @@ TEST(Losses, EveryGradientIsThatOfFiniteDifferences) {
       up.view(-1)[i] += kStep;
       down.view(-1)[i] -= kStep;
       const double difference = (c.total(up) - c.total(down)).item<double>() / (2 * kStep);
-      EXPECT_NEAR(grad.reshape(-1)[i].item<double>(), difference, 1e-7) << entry.name << " at " << i;
+      EXPECT_NEAR(grad.reshape(-1)[i].item<double>(), difference, 1e-7) << one << " at " << i;
     }
   }
 }
 
 TEST(Losses, EveryLossIsSmallestWhenThePredictionIsTheLabel) {
-  for (const LossEntry& entry : all_losses()) {
+  for (const EntryCase& one : all_cases()) {
     torch::manual_seed(12);
-    const Case c = case_for(entry);
+    const Case c = case_for(one);
     const double right = c.total(right_logits(c, 10)).item<double>();
-    EXPECT_LT(right, 1e-3) << entry.name;
-    EXPECT_LT(right, c.total(logits_for(c)).item<double>()) << entry.name;
-    EXPECT_LT(right, c.total(right_logits(c, -10)).item<double>()) << entry.name;
+    EXPECT_LT(right, 1e-3) << one;
+    EXPECT_LT(right, c.total(logits_for(c)).item<double>()) << one;
+    EXPECT_LT(right, c.total(right_logits(c, -10)).item<double>()) << one;
   }
 }
 
 TEST(Losses, VoxelsThatDoNotCountChangeNeitherValueNorGradient) {
-  for (const LossEntry& entry : all_losses()) {
-    if (!entry.uses_valid) continue;
+  for (const EntryCase& one : all_cases()) {
+    if (!one.entry->uses_valid) continue;
     torch::manual_seed(13);
-    const Case c = case_for(entry);
+    const Case c = case_for(one);
     const at::Tensor out = c.data.target == "regression" ? c.targets.mask == 0 : c.targets.label == kIgnored;
     const at::Tensor logits = logits_for(c);
     const at::Tensor changed = at::where(out, logits + 5 * at::randn_like(logits), logits).detach();
     changed.set_requires_grad(true);
     const at::Tensor a = c.total(logits), b = c.total(changed);
-    EXPECT_DOUBLE_EQ(a.item<double>(), b.item<double>()) << entry.name;
+    EXPECT_DOUBLE_EQ(a.item<double>(), b.item<double>()) << one;
     const at::Tensor grad_a = torch::autograd::grad({a}, {logits})[0],
                      grad_b = torch::autograd::grad({b}, {changed})[0];
-    EXPECT_TRUE(at::equal(grad_a, grad_b)) << entry.name;
-    EXPECT_EQ((grad_a * out).abs().max().item<double>(), 0) << entry.name;
+    EXPECT_TRUE(at::equal(grad_a, grad_b)) << one;
+    EXPECT_EQ((grad_a * out).abs().max().item<double>(), 0) << one;
   }
 }
 
 TEST(Losses, EveryLossIsFiniteAtTheEdges) {
-  for (const LossEntry& entry : all_losses()) {
+  for (const EntryCase& one : all_cases()) {
     for (const int64_t value : {int64_t{0}, int64_t{1}, kIgnored}) {
       for (const double logit : {0.0, 1e4, -1e4}) {
         torch::manual_seed(14);
-        Case c = case_for(entry);
+        Case c = case_for(one);
         c.targets.label.fill_(value);
         if (c.targets.mask.defined()) c.targets.mask.fill_(value != kIgnored);
+        for (auto& [name, target] : c.targets.extra) target.fill_(value == kIgnored ? 0 : value);
         const at::Tensor logits = at::full({2, c.channels, 3, 4, 5}, logit).set_requires_grad(true);
         const at::Tensor total = c.total(logits);
-        EXPECT_TRUE(std::isfinite(total.item<double>())) << entry.name << " " << value << " " << logit;
+        EXPECT_TRUE(std::isfinite(total.item<double>())) << one << " " << value << " " << logit;
         const at::Tensor grad = torch::autograd::grad({total}, {logits})[0];
-        EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << entry.name << " " << value << " " << logit;
+        EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << one << " " << value << " " << logit;
       }
     }
   }
@@ -257,6 +286,72 @@ TEST(LossSet, ARareTermIsAbsentBetweenItsStepsAndKeepsItsExpectation) {
   const LossResult both = losses.compute({logits}, c.targets, 3);
   const double bce = both.terms[0].second->item<double>(), dice = both.terms[1].second->item<double>();
   EXPECT_NEAR(sum / 8, bce + 0.5 * dice, 1e-5);
+}
+
+TEST(LossSet, TermsSeeTheirHeadTheirChannelsAndTheirTarget) {
+  torch::manual_seed(21);
+  Case c;
+  const std::vector<HeadOptions> heads{{"affinity", 3}, {"distance", 1}};
+  c.loss.terms = {term("bce"), term("smooth_l1"), term("bce")};
+  c.loss.terms[0].head = "affinity";
+  c.loss.terms[0].target = "affinity";
+  c.loss.terms[1].head = "distance";
+  c.loss.terms[1].target = "signed_distance";
+  c.loss.terms[2].channels = {2};
+  c.targets.label = at::randint(0, 2, {1, 1, 4, 4, 4}, at::kByte);
+  c.targets.extra["affinity"] = at::randint(0, 2, {1, 3, 4, 4, 4}, at::kByte);
+  c.targets.extra["signed_distance"] = at::randn({1, 1, 4, 4, 4});
+  const at::Tensor logits = at::randn({1, 4, 4, 4, 4});
+  const LossResult result = LossSet(c.loss, c.data, 4, heads).compute({logits}, c.targets, 0);
+  const auto value = [&](size_t i) { return result.terms[i].second->item<double>(); };
+  const auto bce = [](const at::Tensor& x, const at::Tensor& t) {
+    return at::binary_cross_entropy_with_logits(x, t.to(at::kFloat)).item<double>();
+  };
+  EXPECT_NEAR(value(0), bce(logits.narrow(1, 0, 3), c.targets.extra["affinity"]), 1e-6);
+  EXPECT_NEAR(value(1), at::smooth_l1_loss(logits.narrow(1, 3, 1), c.targets.extra["signed_distance"]).item<double>(),
+              1e-6);
+  EXPECT_NEAR(value(2), bce(logits.narrow(1, 2, 1), c.targets.label), 1e-6);
+  // Coarser outputs: classes by nearest neighbour, values by the mean of the voxels that fall together.
+  const at::Tensor coarse = at::randn({1, 4, 2, 2, 2});
+  c.loss.deep_supervision_weights = {0, 1};
+  const LossResult lower = LossSet(c.loss, c.data, 4, heads).compute({logits, coarse}, c.targets, 0);
+  const at::Tensor mean = at::avg_pool3d(c.targets.extra["signed_distance"], {2, 2, 2});
+  EXPECT_NEAR(lower.terms[1].second->item<double>(), at::smooth_l1_loss(coarse.narrow(1, 3, 1), mean).item<double>(),
+              1e-6);
+  c.loss.terms[0].head = "affinities";
+  EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
+  c.loss.terms[0].head = "distance";
+  c.loss.terms[0].channels = {1};
+  EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
+}
+
+// The public baseline's form rewards foreground far from the label: there all-foreground scores best.
+TEST(SurfaceDistance, AllForegroundIsWorseThanThePerfectPrediction) {
+  Case c;
+  c.loss.terms = {term("surface_distance")};
+  c.targets.label = at::zeros({1, 1, 12, 12, 12}, at::kByte);
+  c.targets.label.narrow(2, 5, 2).fill_(1);
+  const double right = c.total(right_logits(c, 20)).item<double>();
+  const double everything = c.total(at::full({1, 1, 12, 12, 12}, 20.0)).item<double>();
+  const double nothing = c.total(at::full({1, 1, 12, 12, 12}, -20.0)).item<double>();
+  EXPECT_LT(right, 1e-6);
+  // Eight of twelve slices lie at distance 2 or more and count 1, two at distance 1 count a half; inside, both count a
+  // half.
+  EXPECT_NEAR(everything, (8 + 2 * 0.5) / 12, 1e-6);
+  EXPECT_NEAR(nothing, 2 * 0.5 / 12, 1e-6);
+}
+
+TEST(Topology, AHoleAndASecondPieceCostTheSquaresOfTheirPersistence) {
+  Case c;
+  c.loss.terms = {term("topology")};
+  c.loss.terms[0].every = 1;
+  c.targets.label = at::zeros({1, 1, 7, 7, 7}, at::kByte);
+  c.targets.label.narrow(2, 1, 5).narrow(3, 1, 5).narrow(4, 1, 5).fill_(1);
+  at::Tensor p = c.targets.label.to(at::kDouble) * 0.8 + 0.1;  // 0.9 inside, 0.1 outside
+  p[0][0][3][3][3] = 0.4;                                      // a cavity from 0.9 to 0.4
+  p[0][0][0][0][6] = 0.3;                                      // a second piece, from 0.3 to 0.1
+  const double expected = (1 - 0.9) * (1 - 0.9) + (0.9 - 0.4) * (0.9 - 0.4) + (0.3 - 0.1) * (0.3 - 0.1);
+  EXPECT_NEAR(c.total(at::logit(p)).item<double>(), expected, 1e-6);
 }
 
 TEST(LossSet, RefusesWhatCannotWork) {

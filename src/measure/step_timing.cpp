@@ -39,7 +39,7 @@ StepBenchResult bench_step(const Options& options, const StepBenchRequest& reque
   ModelOptions model = resolve_model(options, request.in_channels, {0, 1});
   const std::unique_ptr<Network> network = make_network_on(device, model, options.training);
   network->require_divisible(options.data.patch_size);
-  const LossSet loss(options.loss, options.data, model.out_channels);
+  const LossSet loss(options.loss, options.data, model.out_channels, model.heads);
   Optimizer optimizer(options.training, network->parameters(), parse_precision(options.training.precision));
   const DeviceBatch batch = random_batch(options, request.in_channels, device);
   StepRunner runner({*network, loss, optimizer, [&](StageTimes&) { return batch; }},

@@ -49,6 +49,7 @@ struct PipelineOptions {
   int prefetch = 2;  // batches ready ahead of the consumer
   Split split = Split::kTrain;
   bool augment = true;
+  std::vector<TargetOptions> targets{};  // arrays target.<name>, made from the label
 };
 
 class Pipeline {

@@ -50,7 +50,8 @@ SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, 
       data_(data),
       augmentation_(augmentation),
       seed_(options.seed),
-      augment_(options.augment && augmentation.enabled) {
+      augment_(options.augment && augmentation.enabled),
+      contexts_(store_, data.patch_size, augmentation) {
   const std::vector<int64_t>& cases = store_->dataset().of(options.split);
   VOX_CHECK(!cases.empty(), "no case is in the ",
             options.split == Split::kTrain        ? "training"
@@ -61,6 +62,11 @@ SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, 
   has_label_ = !first.label.empty();
   has_mask_ = !first.mask.empty();
   sampler_ = make_sampler(*store_, cases, data_);
+  for (const TargetOptions& target : options.targets) {
+    VOX_CHECK(has_label_ && data_.target != "regression", "target ", target.name,
+              " is made from a label of classes, which the data does not have");
+    targets_.emplace_back("target." + target.name, make_target(target));
+  }
 }
 
 std::vector<ArraySpec> SampleMaker::array_specs() const {
@@ -68,6 +74,7 @@ std::vector<ArraySpec> SampleMaker::array_specs() const {
   std::vector<ArraySpec> specs{{kImage, dtype_from_name(data_.patch_type), store_->image_channels(), channels_last}};
   if (has_label_) specs.push_back({kLabel, data_.target == "regression" ? DType::kFloat32 : DType::kUInt8, 1, false});
   if (has_mask_) specs.push_back({kMask, DType::kUInt8, 1, false});
+  for (const auto& [name, target] : targets_) specs.push_back({name, target->dtype(), target->channels(), false});
   return specs;
 }
 
@@ -91,7 +98,7 @@ PreparedSample SampleMaker::read(int64_t sample) const {
   const Spacing3& spacing = store_->facts(choice.case_index).spacing;
   prepared.info = {.sample = sample, .case_index = choice.case_index, .begin = choice.begin, .spacing = spacing};
   if (augment_)
-    prepared.drawn = draw_transforms(augmentation_, data_.patch_size, spacing, seed_, sample, store_->image_channels());
+    prepared.drawn = draw_transforms(augmentation_, contexts_.of(choice.case_index, choice.begin), seed_, sample);
   prepared.map = to_gather_map(prepared.drawn, choice.begin, data_.patch_size);
 
   const Span span("fetch");
@@ -116,6 +123,19 @@ void SampleMaker::fill(const PreparedSample& sample, int64_t place, Slot& slot) 
     }
     const Span span("gather");
     gather_cpu(output_of(array, place, part.channel), part.block.view, sample.map, gather_options(part.name));
+  }
+  fill_targets(sample, place, slot);
+}
+
+void SampleMaker::fill_targets(const PreparedSample& sample, int64_t place, Slot& slot) const {
+  if (targets_.empty()) return;
+  const LabelPatch patch{.labels = static_cast<const uint8_t*>(output_of(slot.arrays.at(kLabel), place, 0).data),
+                         .extent = data_.patch_size,
+                         .spacing = sample.info.spacing,
+                         .ignore_label = data_.ignore_label};
+  for (const auto& [name, target] : targets_) {
+    const Span span("target");
+    target->make(patch, static_cast<std::byte*>(output_of(slot.arrays.at(name), place, 0).data));
   }
 }
 

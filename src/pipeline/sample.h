@@ -7,7 +7,9 @@
 #include "augment/augment.h"
 #include "patch/sampler.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/sample_context.h"
 #include "pipeline/slots.h"
+#include "targets/target.h"
 
 namespace vox {
 
@@ -36,6 +38,7 @@ class SampleMaker {
 
  private:
   GatherOptions gather_options(const std::string& array) const;
+  void fill_targets(const PreparedSample& sample, int64_t place, Slot& slot) const;
   void fill_image(const PreparedSample& sample, const PreparedArray& part, int64_t place, BatchArray& array) const;
 
   std::shared_ptr<Store> store_;
@@ -43,8 +46,10 @@ class SampleMaker {
   AugmentationOptions augmentation_;
   uint64_t seed_;
   bool augment_;
+  SampleContexts contexts_;
   bool has_label_ = false, has_mask_ = false;
   std::unique_ptr<Sampler> sampler_;
+  std::vector<std::pair<std::string, std::unique_ptr<Target>>> targets_;  // by the name of their array
 };
 
 }  // namespace vox

@@ -105,7 +105,7 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
   learner.network->require_divisible(options.data.patch_size);
   if (!options.model.weights.empty())
     load_weights(*learner.network, SafetensorsFile(options.model.weights), "", Missing::kKeep);
-  learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels);
+  learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels, learner.model.heads);
   learner.optimizer = std::make_unique<Optimizer>(options.training, learner.network->parameters(),
                                                   parse_precision(options.training.precision));
   return learner;
@@ -117,7 +117,8 @@ std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store,
                                  .first_sample = first,
                                  .batch_size = micro_batch,
                                  .threads = threads,
-                                 .prefetch = static_cast<int>(std::max<int64_t>(1, options.data.prefetch_factor))};
+                                 .prefetch = static_cast<int>(std::max<int64_t>(1, options.data.prefetch_factor)),
+                                 .targets = targets_of(options.loss)};
   return std::make_unique<Pipeline>(store, options.data, options.augmentation, pipeline);
 }
 

@@ -84,7 +84,7 @@ DeviceBatch to_device(const Batch& batch, const at::Device& device) {
   for (const auto& [name, array] : batch.arrays) {
     const at::Tensor tensor = array_to_device(array, device);
     if (name == "image")
-      result.image = tensor;
+      result.image = result.targets.image = tensor;
     else if (name == "label")
       result.targets.label = tensor;
     else if (name == "mask")

@@ -133,7 +133,8 @@ ValidationResult validate_patches(const ValidationRequest& request) {
                      .threads = request.data_threads,
                      .prefetch = 2,
                      .split = Split::kValidation,
-                     .augment = false});
+                     .augment = false,
+                     .targets = targets_of(options.loss)});
   const std::vector<std::string> names = request.loss.term_names();
   Judge judge(request);
   ValidationResult result;

@@ -1,0 +1,156 @@
+// Losses on soft skeletons. Shit et al. 2021, clDice: how much of the predicted skeleton lies in the label, and how
+// much of the label's in the prediction. morph_skeleton: the mean difference of the two skeletons.
+#include <torch/torch.h>
+
+#include "losses/entry.h"
+#include "ops/volume_ops.h"
+
+namespace vox {
+namespace {
+
+struct SkeletonOptions {
+  int64_t iterations = 3;
+  std::string erosion = "cross";
+  bool batch = false, background = false;
+  void describe(Visitor& v) {
+    v.field("iterations", iterations,
+            {.meaning = "Erosions: half the thickness of what is skeletonised", .min = 1, .max = 100});
+    v.field(
+        "erosion", erosion,
+        {.meaning = "Neighbours that erode: the six of the faces, as MONAI, or all 26", .choices = {"cross", "cube"}});
+    v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
+    v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+  }
+  SoftSkeletonOptions kernel() const {
+    return {static_cast<int>(iterations), erosion == "cross" ? SoftErosion::kCross : SoftErosion::kCube};
+  }
+};
+
+at::Tensor skeleton_of(const at::Tensor& values, const SkeletonOptions& options, const LossInput& input) {
+  const at::Tensor skeleton = ops::soft_skeleton(values, options.kernel());
+  return input.valid.defined() ? skeleton * input.valid : skeleton;
+}
+
+class ClDice : public Loss {
+ public:
+  struct Options : SkeletonOptions {
+    double smooth = 1;
+    void describe(Visitor& v) {
+      SkeletonOptions::describe(v);
+      v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
+    }
+  };
+  ClDice(const Options& options, const LossContext&) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    const auto [p, t] = regions_of(input, options_.background);
+    const at::Tensor of_p = skeleton_of(p, options_, input), of_t = skeleton_of(t, options_, input);
+    std::vector<int64_t> summed{2, 3, 4};
+    if (options_.batch) summed.insert(summed.begin(), 0);
+    const double s = options_.smooth;
+    const at::Tensor precision = ((of_p * t).sum(summed) + s) / (of_p.sum(summed) + s);
+    const at::Tensor recall = ((of_t * p).sum(summed) + s) / (of_t.sum(summed) + s);
+    return (1 - 2 * precision * recall / (precision + recall)).mean();
+  }
+  bool batch_wise(bool) const override { return options_.batch; }
+
+ private:
+  Options options_;
+};
+
+class MorphSkeleton : public Loss {
+ public:
+  using Options = SkeletonOptions;
+  MorphSkeleton(const Options& options, const LossContext&) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    const auto [p, t] = regions_of(input, options_.background);
+    return mean_of_valid((skeleton_of(p, options_, input) - skeleton_of(t, options_, input)).abs(), input.valid);
+  }
+  bool batch_wise(bool partial) const override { return partial; }
+
+ private:
+  Options options_;
+};
+
+// The public surface baseline's sixth term: both maps are eroded several times; what is left, and how much of it is
+// nearly nothing, must agree.
+class ErosionConsistency : public Loss {
+ public:
+  struct Options {
+    int64_t iterations = 2;  // an erosion of five voxels is two of three
+    double level = 0.2;
+    bool background = false;
+    void describe(Visitor& v) {
+      v.field("iterations", iterations, {.meaning = "Erosions by all 26 neighbours", .min = 1, .max = 100});
+      v.field("level", level, {.meaning = "Below this an eroded value counts as a gap", .min = 0, .max = 1});
+      v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+    }
+  };
+  ErosionConsistency(const Options& options, const LossContext&) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    const Regions regions = regions_of(input, options_.background);
+    const at::Tensor p = eroded(regions.probability), t = eroded(regions.target);
+    const at::Tensor gaps = mean_of_valid((options_.level - p).relu(), input.valid) -
+                            mean_of_valid((options_.level - t).relu(), input.valid);
+    return mean_of_valid((p - t).abs(), input.valid) + gaps.abs();
+  }
+  bool batch_wise(bool) const override { return true; }  // the gaps of a batch are compared together
+
+ private:
+  at::Tensor eroded(at::Tensor values) const {
+    for (int64_t i = 0; i < options_.iterations; ++i) values = ops::soft_erode(values, SoftErosion::kCube);
+    return values;
+  }
+  Options options_;
+};
+
+// Kirchhoff et al. 2024: the share of the label's skeleton that the prediction covers. The skeleton comes as a target.
+class SkeletonRecall : public Loss {
+ public:
+  struct Options {
+    bool batch = false, background = false;
+    double smooth = 1e-5;
+    void describe(Visitor& v) {
+      v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
+      v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+      v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
+    }
+  };
+  SkeletonRecall(const Options& options, const LossContext&) : options_(options) {}
+
+  at::Tensor compute(const LossInput& input) const override {
+    const auto [p, skeleton] = regions_of(input, options_.background);
+    std::vector<int64_t> summed{2, 3, 4};
+    if (options_.batch) summed.insert(summed.begin(), 0);
+    const at::Tensor covered = (p * skeleton).sum(summed), all = skeleton.sum(summed);
+    return (1 - (covered + options_.smooth) / (all + options_.smooth)).mean();
+  }
+  bool batch_wise(bool) const override { return options_.batch; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+LossEntry cldice_entry() {
+  return loss_entry<ClDice>("cldice", "Overlap of soft skeletons with the other map");
+}
+
+LossEntry morph_skeleton_entry() {
+  return loss_entry<MorphSkeleton>("morph_skeleton", "Mean difference of the soft skeletons");
+}
+
+LossEntry erosion_consistency_entry() {
+  return loss_entry<ErosionConsistency>("erosion_consistency", "Difference of what erosions leave of both maps");
+}
+
+LossEntry skeleton_recall_entry() {
+  LossEntry entry = loss_entry<SkeletonRecall>("skeleton_recall", "Share of the label's skeleton that is covered");
+  entry.default_target = "skeleton";
+  return entry;
+}
+
+}  // namespace vox

@@ -1,0 +1,35 @@
+// Kernels on volumes as operations on tensors [N, C, Z, Y, X], each volume by itself. Where a device has no kernel of
+// its own yet, the soft skeleton is composed of torch's poolings and the others are computed on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/persistence.h"
+#include "kernels/soft_skeleton.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace vox::ops {
+
+// With gradient; its backward pass runs the erosions again and keeps nothing but the input.
+at::Tensor soft_skeleton(const at::Tensor& values, const SoftSkeletonOptions& options);
+// Likewise: the least or the largest value near each voxel.
+at::Tensor soft_erode(const at::Tensor& values, SoftErosion erosion);
+
+// Voxels to the nearest voxel where `mask` (bool) holds; `limit` where that is farther or there is none. No gradient.
+at::Tensor distance_to(const at::Tensor& mask, double limit);
+// Negative inside the mask, positive outside, never beyond +-limit. No gradient.
+at::Tensor signed_distance(const at::Tensor& mask, double limit);
+
+// Birth and death of the features of each volume as places in the flattened tensor; a death of -1: none.
+struct PairPlaces {
+  std::vector<int64_t> birth, death;
+  std::vector<int64_t> volume;  // whose they are
+};
+PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options);
+
+}  // namespace vox::ops

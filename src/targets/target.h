@@ -1,0 +1,48 @@
+// What losses compare a prediction with beside the label: made from the augmented label of each patch, on the threads
+// of the pipeline. A new one is a file targets/<name>.cpp that defines <name>_target(), and a line in targets.list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "config/options.h"
+
+namespace vox {
+
+struct LabelPatch {
+  const uint8_t* labels = nullptr;  // Z, Y, X
+  Extent3 extent;
+  Spacing3 spacing;
+  int64_t ignore_label = -1;
+
+  uint8_t at(int64_t voxel) const {  // ignored voxels are background: losses leave them out themselves
+    return labels[voxel] == ignore_label ? uint8_t{0} : labels[voxel];
+  }
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual int64_t channels() const { return 1; }
+  virtual DType dtype() const { return DType::kUInt8; }
+  virtual void make(const LabelPatch& patch, std::byte* out) const = 0;  // [channels, Z, Y, X]; a pure function
+};
+
+struct TargetEntry {
+  std::string name, help;
+  std::function<std::unique_ptr<Target>(const Tree& params)> make;
+};
+const std::vector<TargetEntry>& all_targets();
+
+std::unique_ptr<Target> make_target(const TargetOptions& options);  // Error names what there is
+
+// The foreground of a patch as 0 and 1.
+std::vector<uint8_t> foreground_of(const LabelPatch& patch);
+
+}  // namespace vox

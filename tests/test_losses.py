@@ -1,0 +1,162 @@
+"""Losses against other people's: one logged step, its batch and its weights exported, and the same terms in Python."""
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from training import rows, write_training
+
+monai_losses = pytest.importorskip("monai.losses")
+
+TERMS = """
+loss:
+  terms:
+    - {name: dice, smooth: 1.0e-5}
+    - {name: tversky, alpha: 0.3, beta: 0.7}
+    - {name: focal, gamma: 1.5}
+    - {name: cldice, iterations: 3, erosion: cross}
+    - {name: morph_skeleton, iterations: 3, erosion: cube}
+    - {name: erosion_consistency}
+    - {name: surface_distance, tau: 2}
+    - {name: boundary, limit: 6}
+    - {name: hausdorff_dt, alpha: 2, limit: 100}
+    - {name: skeleton_recall}
+    - {name: topology, dimensions: [0, 1, 2], every: 1}
+    - {name: bce, target: boundary}
+    - {name: smooth_l1, target: signed_distance}
+"""
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory):
+    """The first step of a run: logits, label, exported targets and the logged value of each term."""
+    import random
+
+    from conftest import PROGRAM
+    import subprocess
+
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    folder = tmp_path_factory.mktemp("losses")
+    recipe = write_training(folder, random.Random(seed), TERMS)
+    run, batches = folder / "run", folder / "batches"
+    overrides = ["training.max_epochs=1", "training.iterations_per_epoch=1", "monitor.log_every=1", "training.lr=1e-12",
+                 "training.warmup_steps=0", "data.ignore_label=-1", "validation.every=0", "training.seed=" + str(seed % 1000)]
+    for command in (["train", recipe, "--run", run, "--export-batches", batches, *overrides],
+                    ["weights", "forward", batches / "weights.safetensors", batches / "0.image.npy", folder / "logits.npy",
+                     "architecture=unet", "in_channels=1", "out_channels=1", "filters=4,8"]):
+        result = subprocess.run([str(PROGRAM), *map(str, command)], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+    arrays = {path.name.split(".", 1)[1][:-4]: np.load(path) for path in batches.glob("0.*.npy")}
+    return {"logits": torch.from_numpy(np.load(folder / "logits.npy")), "label": (arrays["label"] > 0).astype(np.uint8),
+            "arrays": arrays, "logged": rows(run)[0]}
+
+
+def logged(step, name):
+    return float(step["logged"]["loss." + name])
+
+
+def p_and_y(step):
+    return torch.sigmoid(step["logits"]), torch.from_numpy(step["label"]).float()
+
+
+def test_regions_are_monais(step):
+    y = p_and_y(step)[1]
+    dice = monai_losses.DiceLoss(sigmoid=True, smooth_nr=1e-5, smooth_dr=1e-5)
+    assert logged(step, "dice") == pytest.approx(dice(step["logits"], y).item(), rel=1e-4)
+    tversky = monai_losses.TverskyLoss(sigmoid=True, alpha=0.3, beta=0.7, smooth_nr=1e-5, smooth_dr=1e-5)
+    assert logged(step, "tversky") == pytest.approx(tversky(step["logits"], y).item(), rel=1e-4)
+    focal = monai_losses.FocalLoss(gamma=1.5)
+    assert logged(step, "focal") == pytest.approx(focal(step["logits"], y).item(), rel=1e-4)
+
+
+def test_cldice_is_monais(step):
+    p, y = p_and_y(step)
+    theirs = [monai_losses.SoftclDiceLoss(iter_=3, smooth=1.0)(y[n:n + 1], p[n:n + 1]).item() for n in range(len(p))]
+    assert logged(step, "cldice") == pytest.approx(np.mean(theirs), rel=1e-4)
+
+
+def pool(x, width=3):
+    return torch.nn.functional.max_pool3d(x, width, 1, width // 2)
+
+
+def baseline_skeleton(x):
+    skeleton = 0
+    for _ in range(3):
+        eroded = -pool(-x)
+        skeleton = skeleton + torch.relu(torch.relu(x - pool(eroded)) - skeleton)
+        x = eroded
+    return skeleton
+
+
+def test_the_baselines_morphology(step):
+    p, y = p_and_y(step)
+    assert logged(step, "morph_skeleton") == pytest.approx(
+        (baseline_skeleton(p) - baseline_skeleton(y)).abs().mean().item(), rel=1e-4)
+    a, b = -pool(-p, 5), -pool(-y, 5)
+    gaps = torch.relu(0.2 - a).mean() - torch.relu(0.2 - b).mean()
+    assert logged(step, "erosion_consistency") == pytest.approx(((a - b).abs().mean() + gaps.abs()).item(), rel=1e-4)
+
+
+def distance(mask):
+    """To the nearest voxel of the mask, of each sample; huge where there is none."""
+    return np.stack([ndimage.distance_transform_edt(1 - one) if one.any() else np.full(one.shape, 1e3) for one in mask])
+
+
+def test_distances_are_scipys(step):
+    p, y = (array.numpy()[:, 0].astype(float) for array in p_and_y(step))
+    outside, inside = distance(y), distance(1 - y)
+    expected = (np.minimum(outside / 2, 1) * p + np.minimum(inside / 2, 1) * (y - p * y)).mean()
+    assert logged(step, "surface_distance") == pytest.approx(expected, rel=1e-4)
+    expected = (p * (np.minimum(outside, 6) - np.minimum(inside, 6))).mean()
+    assert logged(step, "boundary") == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    weight = 0
+    for mask in (p > 0.5, y > 0.5):
+        either = np.minimum(distance(mask), 100) + np.minimum(distance(1 - mask), 100)
+        weight = weight + either**2 * mask.any(axis=(1, 2, 3), keepdims=True)
+    assert logged(step, "hausdorff_dt") == pytest.approx(((p - y) ** 2 * weight).mean(), rel=1e-3)
+
+
+def test_targets_are_scikit_images(step):
+    morphology, segmentation = pytest.importorskip("skimage.morphology"), pytest.importorskip("skimage.segmentation")
+    p, y = p_and_y(step)
+    skeleton, boundary = [], []
+    for one in step["label"][:, 0]:
+        thin = np.stack([morphology.skeletonize(plane > 0) for plane in one])
+        skeleton.append(ndimage.binary_closing(np.pad(thin, 2, mode="edge"))[2:-2, 2:-2, 2:-2] & (one > 0))
+        boundary.append(segmentation.find_boundaries(one, connectivity=1, mode="thick"))
+    assert np.array_equal(step["arrays"]["target.boundary"][:, 0], np.stack(boundary))
+    ours = step["arrays"]["target.skeleton"][:, 0] > 0
+    assert np.array_equal(ours[:, 2:-2, 2:-2, 2:-2], np.stack(skeleton)[:, 2:-2, 2:-2, 2:-2])
+    s = torch.from_numpy(ours).float()
+    recall = [1 - ((p[n, 0] * s[n]).sum() + 1e-5) / (s[n].sum() + 1e-5) for n in range(len(p))]
+    assert logged(step, "skeleton_recall") == pytest.approx(np.mean(recall), rel=1e-4)
+    signed = [np.clip((ndimage.distance_transform_edt(1 - one) - ndimage.distance_transform_edt(one)) / 8, -1, 1)
+              if 0 < one.sum() < one.size else None for one in step["label"][:, 0]]
+    for ours, theirs in zip(step["arrays"]["target.signed_distance"][:, 0], signed):
+        assert theirs is None or np.allclose(ours, theirs, atol=1e-5)
+
+
+def test_topology_has_gudhis_pairs(step):
+    gudhi = pytest.importorskip("gudhi")
+    p, y = p_and_y(step)
+    total = 0
+    for n in range(len(p)):
+        for dimension in range(3):
+            found = pairs(gudhi, 1 - p[n, 0].double().numpy(), dimension)
+            wanted = len(pairs(gudhi, 1 - y[n, 0].double().numpy(), dimension)) if y[n].any() else 0
+            found = sorted(found, key=lambda pair: pair[0] - (1 if np.isinf(pair[1]) else pair[1]))
+            for i, (birth, death) in enumerate(found):
+                dies = not np.isinf(death)
+                if i < wanted:
+                    total += birth**2 + ((1 - death) ** 2 if dies else 0)
+                else:
+                    total += (birth - death) ** 2 if dies else (1 - birth) ** 2
+    assert logged(step, "topology") == pytest.approx(total / len(p), rel=1e-3, abs=1e-6)
+
+
+def pairs(gudhi, values, dimension):
+    """Voxels as vertices: faces connect what is inside."""
+    cells = gudhi.CubicalComplex(vertices=values)
+    cells.compute_persistence(homology_coeff_field=2)
+    return [pair for pair in cells.persistence_intervals_in_dimension(dimension) if pair[0] < pair[1]]

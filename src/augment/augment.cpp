@@ -1,5 +1,6 @@
 #include "augment/augment.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "augment/spatial.h"
@@ -30,15 +31,35 @@ const std::vector<TransformEntry>& all_transforms() {
   return entries;
 }
 
-Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
-                      int64_t sample, int64_t channels) {
+namespace {
+
+// Masks among the image channels keep their values whatever is drawn.
+void leave_other_channels_alone(const std::vector<int64_t>& channels, Drawn& drawn) {
+  for (auto& [name, op] : drawn.intensity)
+    op = [channels, apply = std::move(op)](const PatchView& patch) {
+      if (std::find(channels.begin(), channels.end(), patch.channel) != channels.end()) apply(patch);
+    };
+}
+
+}  // namespace
+
+Drawn draw_transforms(const AugmentationOptions& options, const DrawContext& context, uint64_t seed, int64_t sample) {
   Drawn drawn;
   if (!options.enabled) return drawn;
-  const DrawContext context{patch, spacing, channels};
+  for (const int64_t channel : options.channels)
+    VOX_CHECK(channel >= 0 && channel < context.channels, "augmentation.channels names channel ", channel,
+              ", but the image has ", context.channels, "; the first is 0");
   for (const TransformEntry& entry : all_transforms())
     if (entry.enabled(options))
       entry.draw(options, context, Random(seed, static_cast<uint64_t>(sample), kTransforms + entry.stream), drawn);
+  const std::vector<int64_t>& acted_on = options.channels.empty() ? context.continuous : options.channels;
+  if (!acted_on.empty()) leave_other_channels_alone(acted_on, drawn);
   return drawn;
+}
+
+Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
+                      int64_t sample, int64_t channels) {
+  return draw_transforms(options, {.patch = patch, .spacing = spacing, .channels = channels}, seed, sample);
 }
 
 SpatialMap compose(const SpatialMap& first, const SpatialMap& then) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@ using IntensityOp = std::function<void(const PatchView&)>;
 struct Drawn {  // what was drawn for one sample
   SpatialMap map;
   std::shared_ptr<Deformation> deformation;                     // of positions that the map gives; null: none
+  bool rotates = false;                                         // rotate happened
   std::vector<int64_t> source_channel;                          // image channel to read for each; empty: itself
   std::vector<std::pair<const char*, IntensityOp>> intensity;   // name, in order
   std::vector<std::pair<std::string, std::string>> parameters;  // for `inspect --sample`: name, value
@@ -51,7 +53,9 @@ GatherMap to_gather_map(const Drawn& drawn, const Extent3& begin, const Extent3&
 struct DrawContext {  // of the sample that is drawn for
   Extent3 patch;
   Spacing3 spacing;
-  int64_t channels = 1;  // of the image
+  int64_t channels = 1;               // of the image
+  std::vector<int64_t> continuous{};  // those whose values may change; empty: all
+  std::optional<Box3> kept{};         // what a shift must leave in sight, in voxels of the patch before any transform
 };
 
 struct TransformEntry {
@@ -63,6 +67,7 @@ struct TransformEntry {
 };
 const std::vector<TransformEntry>& all_transforms();
 
+Drawn draw_transforms(const AugmentationOptions& options, const DrawContext& context, uint64_t seed, int64_t sample);
 Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
                       int64_t sample, int64_t channels = 1);
 

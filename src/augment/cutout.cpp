@@ -19,7 +19,15 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   if (!random.chance(cut.prob)) return;
   const int64_t count = 1 + random.below(cut.boxes);
   std::vector<Box3> boxes;
-  for (int64_t i = 0; i < count; ++i) boxes.push_back(draw_box(context.patch, cut.size, "cutout.size", random));
+  for (int64_t i = 0; i < count; ++i) {
+    Box3 box = draw_box(context.patch, cut.size, "cutout.size", random);
+    if (cut.sections > 0) {
+      const int64_t thick = std::min(cut.sections, context.patch.z);
+      box.begin.z = random.below(context.patch.z - thick + 1);
+      box.end.z = box.begin.z + thick;
+    }
+    boxes.push_back(box);
+  }
   const bool with_mean = cut.fill == "mean";
   drawn.intensity.emplace_back("cutout",
                                [boxes, with_mean](const PatchView& patch) { blank(patch, boxes, with_mean); });

@@ -1,4 +1,5 @@
 // Ten thousand draws of each transform against the distribution that its options state.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -222,6 +223,50 @@ TEST(Draws, ThePresetOfNnunetHasItsLoad) {
   expect_share(interpolated, 0.36);
   expect_share(mirrored, 7.0 / 8);
   EXPECT_NEAR(static_cast<double>(operations) / kDraws, 1.25, 0.05);
+}
+
+TEST(Draws, AShiftLeavesTheKeptBoxInSightAndUsesTheRoomAroundIt) {
+  AugmentationOptions options;
+  options.flip.enabled = options.shift.enabled = options.shift.whole = true;
+  options.shift.prob = 1;
+  options.shift.voxels = {-20, 20};
+  options.shift.keep = "mask";
+  const Box3 kept{{2, 0, 5}, {5, 11, 16}};
+  const DrawContext context{.patch = kPatch, .kept = kept};
+  double least[3] = {0, 0, 0}, most[3] = {0, 0, 0};
+  for (int64_t sample = 0; sample < 2000; ++sample) {
+    const Drawn drawn = draw_transforms(options, context, 11, sample);
+    for (int axis = 0; axis < 3; ++axis) {
+      const double way = drawn.map.linear[axis][axis], centre = static_cast<double>(kPatch[axis] - 1) / 2;
+      const double moved = drawn.map.shift[axis];  // of the source
+      least[axis] = std::min(least[axis], moved);
+      most[axis] = std::max(most[axis], moved);
+      for (const int64_t voxel :
+           {kept.begin[axis], kept.end[axis] - 1}) {  // source = centre + way * (out - centre) + moved
+        const double out = centre + (static_cast<double>(voxel) - centre - moved) / way;
+        EXPECT_GE(out, 0);
+        EXPECT_LE(out, static_cast<double>(kPatch[axis] - 1));
+      }
+    }
+  }
+  EXPECT_THAT(least, ::testing::ElementsAre(-3, -1, 0));  // as far as the kept box lies from the borders
+  EXPECT_THAT(most, ::testing::ElementsAre(2, 0, 5));
+}
+
+TEST(Draws, ScaleAndShearHappenWithRotateOnRequest) {
+  AugmentationOptions options;
+  for (Switch* transform : std::initializer_list<Switch*>{&options.rotate, &options.scale, &options.shear}) {
+    transform->enabled = true;
+    transform->prob = 0.3;
+  }
+  options.scale.with_rotate = options.shear.with_rotate = true;
+  int64_t together = 0;
+  for_draws(options, [&](const Drawn& drawn) {
+    together += happened(drawn, "rotate");
+    EXPECT_EQ(happened(drawn, "scale"), happened(drawn, "rotate"));
+    EXPECT_EQ(happened(drawn, "shear"), happened(drawn, "rotate"));
+  });
+  expect_share(together, 0.3);
 }
 
 }  // namespace

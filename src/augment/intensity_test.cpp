@@ -241,5 +241,39 @@ TEST(Intensity, ChannelsHaveTheirOwnParametersOnRequest) {
   EXPECT_NEAR(left_alone, 300, 5 * std::sqrt(400 * 0.25 * 0.75));
 }
 
+TEST(Intensity, OnlyTheChannelsAskedForChange) {
+  AugmentationOptions options = all_on();
+  const auto changed = [&](const DrawContext& context, int64_t channel) {
+    std::vector<float> values = values_before();
+    for (const auto& [name, op] : draw_transforms(options, context, 12, 34).intensity)
+      op({values.data(), kPatch, channel});
+    return values != values_before();
+  };
+  const DrawContext context{.patch = kPatch, .channels = 3, .continuous = {0, 2}};
+  EXPECT_TRUE(changed(context, 0) && !changed(context, 1) && changed(context, 2));
+  options.channels = {1};  // what is written holds
+  EXPECT_TRUE(!changed(context, 0) && changed(context, 1) && !changed(context, 2));
+  options.channels = {3};
+  EXPECT_THROW(changed(context, 0), Error);
+}
+
+TEST(Intensity, ACutoutMayBeOneSectionThick) {
+  AugmentationOptions options;
+  options.cutout.enabled = true;
+  options.cutout.prob = 1;
+  options.cutout.sections = 1;
+  options.cutout.size = {0.5, 0.5};
+  options.cutout.fill = "zero";
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    const std::vector<float> values = after("cutout", options, 0, sample);
+    const int64_t slice = kPatch.y * kPatch.x;
+    std::vector<int64_t> blank;
+    for (int64_t z = 0; z < kPatch.z; ++z)
+      blank.push_back(std::count(values.begin() + z * slice, values.begin() + (z + 1) * slice, 0.0f));
+    EXPECT_EQ(std::count(blank.begin(), blank.end(), 0), kPatch.z - 1);
+    EXPECT_EQ(*std::max_element(blank.begin(), blank.end()), slice / 4);
+  }
+}
+
 }  // namespace
 }  // namespace vox

@@ -29,6 +29,7 @@ double draw_multiple(const std::vector<double>& range, double step, Random& rand
 
 void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
   if (!random.chance(options.rotate.prob)) return;
+  drawn.rotates = true;
   double degrees[3] = {0, 0, 0};
   const double step = options.rotate.step;
   const Spacing3 spacing = options.rotate.unit == "voxels" ? Spacing3{} : context.spacing;

@@ -6,7 +6,8 @@ namespace vox {
 namespace {
 
 void draw(const AugmentationOptions& options, const DrawContext&, Random random, Drawn& drawn) {
-  if (!random.chance(options.scale.prob)) return;
+  const bool chosen = random.chance(options.scale.prob);
+  if (!(options.scale.with_rotate ? drawn.rotates : chosen)) return;
   SpatialMap map;
   double factor[3] = {1, 1, 1}, shared = 0;
   for (const int64_t listed : options.scale.axes) {

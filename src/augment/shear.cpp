@@ -5,7 +5,8 @@ namespace vox {
 namespace {
 
 void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
-  if (!random.chance(options.shear.prob)) return;
+  const bool chosen = random.chance(options.shear.prob);
+  if (!(options.shear.with_rotate ? drawn.rotates : chosen)) return;
   double slanted[3][3];
   std::string text;
   for (int row = 0; row < 3; ++row) {

@@ -13,6 +13,7 @@
 #include "cli/make_data.h"
 #include "config/config.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/sample_context.h"
 #include "report/png.h"
 #include "report/slices.h"
 #include "volume/dataset.h"
@@ -125,8 +126,9 @@ void inspect_sample(const InspectRequest& request) {
   Batch batch;
   VOX_CHECK(pipeline.next(batch), "sample ", request.sample, " gave no batch");
   const SampleInfo& info = batch.samples.front();
-  const Drawn drawn =
-      draw_transforms(augmentation, data.patch_size, info.spacing, seed, info.sample, store->image_channels());
+  const Drawn drawn = draw_transforms(
+      augmentation, SampleContexts(store, data.patch_size, augmentation).of(info.case_index, info.begin), seed,
+      info.sample);
   const std::string& id = store->dataset().cases[static_cast<size_t>(info.case_index)].id;
   if (!request.picture.empty()) write_file(request.picture, encode_png(montage(batch, data)));
   ordered_json facts = to_json(info, id, drawn);

@@ -1,4 +1,4 @@
-// voxloom synth scroll|dose|mitochondria OUTPUT --count N --size Z,Y,X --seed S [--format F]
+// voxloom synth scroll|dose|mitochondria OUTPUT --count N --size Z,Y,X --seed S [--format F] [--thickness T]
 #include "synth/synth.h"
 
 #include <CLI/CLI.hpp>
@@ -18,6 +18,7 @@ struct Arguments {
   int64_t count = 4;
   std::vector<int64_t> size{128, 128, 128};
   uint64_t seed = 0;
+  double thickness = 1;
 };
 
 std::string suffix_of(const std::string& format, const std::string& kind) {
@@ -46,6 +47,7 @@ void run(const Arguments& arguments) {
                   .count = arguments.count,
                   .size = size.size() == 1 ? Extent3{size[0], size[0], size[0]} : Extent3{size[0], size[1], size[2]},
                   .seed = arguments.seed,
+                  .thickness = arguments.thickness,
                   .suffix = suffix_of(arguments.format, arguments.kind)},
                  pool);
   std::cout << "made " << arguments.count << " of " << arguments.kind << " in " << arguments.output << '\n';
@@ -58,6 +60,8 @@ void define(CLI::App& command) {
   command.add_option("--count", arguments->count, "how many volumes")->check(CLI::PositiveNumber);
   command.add_option("--size", arguments->size, "Z,Y,X in voxels")->delimiter(',');
   command.add_option("--seed", arguments->seed, "which data");
+  command.add_option("--thickness", arguments->thickness,
+                     "of a section of mitochondria, in widths of a voxel: 6 is 30 nm sections of 5 nm pixels");
   command.add_option("--format", arguments->format,
                      "format of the volumes, or a suffix such as nii.gz; for dose also openkbp");
   command.callback([arguments] { run(*arguments); });

@@ -163,6 +163,7 @@ struct CutoutOptions : Switch {
   int64_t boxes = 1;
   std::vector<double> size{0.1, 0.25};
   std::string fill = "mean";
+  int64_t sections = 0;
 
   void describe(Visitor& v) {
     Switch::describe(v);
@@ -170,6 +171,8 @@ struct CutoutOptions : Switch {
     v.field("size", size,
             {.meaning = "Range of a box's sides, as a share of the patch's", .min = 0, .max = 1, .form = Form::kRange});
     v.field("fill", fill, {.meaning = "What the box holds instead", .choices = {"mean", "zero"}});
+    v.field("sections", sections,
+            {.meaning = "Sections that a box is thick; 0 is as `size` says", .min = 0, .max = 4096});
   }
   bool operator==(const CutoutOptions&) const = default;
 };

@@ -10,6 +10,7 @@ struct AugmentationOptions {
   bool enabled = true;
   std::string preset = "none";  // config/presets.h; the defaults of everything below
   std::string label_interpolation = "nearest";
+  std::vector<int64_t> channels;  // of the image, that transforms of values act on; empty: all but masks
   FlipOptions flip;
   Rot90Options rot90;
   TransposeOptions transpose;
@@ -46,6 +47,10 @@ struct AugmentationOptions {
     v.field("label_interpolation", label_interpolation,
             {.meaning = "How labels are resampled: the nearest voxel, or the label of the largest linear weight",
              .choices = {"nearest", "linear"}});
+    v.field(
+        "channels", channels,
+        {.meaning = "Image channels whose values are changed; empty is all but masks: channels of one or two values",
+         .min = 0});
     v.section("flip", flip);
     v.section("rot90", rot90);
     v.section("transpose", transpose);

@@ -61,6 +61,7 @@ struct ScaleOptions : Switch {
   bool per_axis = false;
   std::vector<int64_t> axes{0, 1, 2};
   bool of_region = false;
+  bool with_rotate = false;
 
   void describe(Visitor& v) {
     Switch::describe(v);
@@ -69,6 +70,7 @@ struct ScaleOptions : Switch {
     v.field("axes", axes, {.meaning = "Axes to scale; 0 is z", .min = 0, .max = 2, .min_items = 1, .max_items = 3});
     v.field("of_region", of_region,
             {.meaning = "The factor is of the region that is read: above 1 objects become smaller"});
+    v.field("with_rotate", with_rotate, {.meaning = "Happens exactly where rotate does, instead of by prob"});
   }
   bool operator==(const ScaleOptions&) const = default;
 };
@@ -76,23 +78,29 @@ struct ScaleOptions : Switch {
 struct ShiftOptions : Switch {
   std::vector<double> voxels{-8, 8};
   bool whole = false;
+  std::string keep = "none";
 
   void describe(Visitor& v) {
     Switch::describe(v);
     v.field("voxels", voxels,
             {.meaning = "Range of the shift along each axis", .unit = "voxels", .form = Form::kRange});
     v.field("whole", whole, {.meaning = "Whole voxels only: nothing is interpolated"});
+    v.field("keep", keep,
+            {.meaning = "Shift no further than what the mask (or, where there is none, the label) marks stays in sight",
+             .choices = {"none", "mask"}});
   }
   bool operator==(const ShiftOptions&) const = default;
 };
 
 struct ShearOptions : Switch {
   std::vector<double> range{-0.1, 0.1};
+  bool with_rotate = false;
 
   void describe(Visitor& v) {
     Switch::describe(v);
     v.field("range", range,
             {.meaning = "Range of the shear: voxels of shift per voxel", .min = -2, .max = 2, .form = Form::kRange});
+    v.field("with_rotate", with_rotate, {.meaning = "Happens exactly where rotate does, instead of by prob"});
   }
   bool operator==(const ShearOptions&) const = default;
 };

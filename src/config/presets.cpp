@@ -54,7 +54,7 @@ void scroll_heavy(AugmentationOptions& o) {
   on(o.flip, 0.5);
   on(o.rot90, 0.5).axes = {0, 1, 2};
   on(o.transpose, 0.2);
-  on(o.rotate, 0.3).degrees = {-30, 30};
+  on(o.rotate, 0.5).degrees = {-30, 30};
   on(o.scale, 0.2).range = {0.7, 1.4};
   on(o.elastic, 0.3).magnitude = {1, 4};
   o.elastic.grid = 24;
@@ -74,15 +74,17 @@ void scroll_heavy(AugmentationOptions& o) {
   on(o.cutout, 0.3).boxes = 3;
 }
 
-// PyTorch Connectomics on Lucchi as it takes effect. Its elastic field is white noise smoothed by a Gaussian of 5 to 8
-// voxels, with a deviation of 0.2 to 1.2 voxels: that of control points 11 voxels apart with three times the deviation.
+// PyTorch Connectomics on Lucchi as it takes effect: rotation, scaling and shear are one affine transform, its motion
+// blur is a Gaussian in the section, its missing parts are black holes in one section. Its elastic field is white noise
+// smoothed by a Gaussian of 5 to 8 voxels, with a deviation of 0.2 to 1.2 voxels: that of control points 11 voxels
+// apart with three times the deviation.
 void em(AugmentationOptions& o) {
   on(o.flip, 0.5);
   on(o.rot90, 0.5).axes = {0};
   on(o.rotate, 0.3).degrees = {-5.73, 5.73};
   on(o.scale, 0.3).range = {0.95, 1.05};
-  o.scale.per_axis = true;
   on(o.shear, 0.3).range = {-0.05, 0.05};
+  o.scale.per_axis = o.scale.with_rotate = o.shear.with_rotate = true;
   on(o.elastic, 0.3).magnitude = {0.6, 3.5};
   o.elastic.grid = 11;
   on(o.misalignment, 0.5).voxels = 16;
@@ -90,11 +92,13 @@ void em(AugmentationOptions& o) {
   on(o.brightness_add, 0.7).shift = {-0.2, 0.2};
   on(o.gamma, 0.7).range = {0.7, 1.4};
   on(o.cutout, 0.2).size = {0.1, 0.25};
+  o.cutout.sections = 1;
+  o.cutout.fill = "zero";
   on(o.cut_noise, 0.3).size = {0.1, 0.25};
   o.cut_noise.sigma = {0.05, 0.15};
   on(o.missing_section, 0.4).sections = 3;
-  on(o.motion_blur, 0.3).sections = 3;
-  o.motion_blur.length = {3, 11};
+  on(o.blurred_section, 0.3).sections = 3;
+  o.blurred_section.sigma = {1, 3};
 }
 
 // OpenKBP: axis 1 runs from right to left, axis 2 from head to foot; image channels 3 and 4 are the parotids (channel 0
@@ -108,6 +112,7 @@ void dose(AugmentationOptions& o) {
   o.rotate.step = 40;
   on(o.shift, 0.8).voxels = {-20, 20};
   o.shift.whole = true;
+  o.shift.keep = "mask";
 }
 
 }  // namespace

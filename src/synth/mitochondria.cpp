@@ -140,7 +140,8 @@ void make_all(const SynthRequest& request, ThreadPool& pool) {
   const fs::path folder(request.folder);
   for (int64_t i = 0; i < request.count; ++i) {
     const std::string id = concat("em_", i < 10 ? "00" : i < 100 ? "0" : "", i);
-    const SynthPair pair = make_mitochondria(request.size, request.seed * 1000003 + static_cast<uint64_t>(i), 1, pool);
+    const uint64_t seed = request.seed * 1000003 + static_cast<uint64_t>(i);
+    const SynthPair pair = make_mitochondria(request.size, seed, request.thickness, pool);
     write_volume((folder / "images" / (id + request.suffix)).string(), pair.image, {}, &pool);
     write_volume((folder / "labels" / (id + request.suffix)).string(), pair.label, {}, &pool);
   }

@@ -33,13 +33,17 @@ const SynthEntry& entry_of(const std::string& kind) {
 std::string description_of(const std::string& kind, const SynthRequest& request) {
   return concat("{\"kind\": \"", kind, "\", \"count\": ", request.count, ", \"size\": [", request.size.z, ", ",
                 request.size.y, ", ", request.size.x, "], \"seed\": ", request.seed, ", \"suffix\": \"", request.suffix,
-                "\"}\n");
+                "\"", request.thickness == 1 ? "" : concat(", \"thickness\": ", shortest(request.thickness)), "}\n");
 }
 
 }  // namespace
 
 void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
   const SynthEntry& entry = entry_of(kind);
+  VOX_CHECK(request.thickness == 1 || kind == "mitochondria", "sections of ", kind,
+            " are as thick as voxels are wide; only mitochondria take another thickness");
+  VOX_CHECK(request.thickness >= 0.1 && request.thickness <= 100, "a section of ", request.thickness,
+            " voxel widths cannot be made; expected 0.1 to 100");
   VOX_CHECK(request.count > 0, "synthetic data needs a count of at least 1, not ", request.count);
   const fs::path folder(request.folder), record = folder / "synth.json";
   const std::string description = description_of(kind, request);

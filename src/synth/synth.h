@@ -17,6 +17,7 @@ struct SynthRequest {
   int64_t count = 4;
   Extent3 size{128, 128, 128};
   uint64_t seed = 0;
+  double thickness = 1;         // of a section, in widths of a voxel; for mitochondria
   std::string suffix = ".tif";  // of the volumes: chooses the format; empty: folders in the layout of OpenKBP
 };
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/weights_file.h"
 #include "io/npy.h"
-#include "nets/weights.h"
 
 namespace vox::cli {
 namespace {
@@ -58,11 +58,8 @@ at::Device parse_device(const std::string& name) {
 }
 
 std::unique_ptr<Network> load_network(const Arguments& arguments) {
-  const SafetensorsFile file(arguments.file);
-  std::vector<std::string> overrides = arguments.overrides;
-  if (!arguments.architecture.empty()) overrides.push_back("model.architecture=" + arguments.architecture);
-  std::unique_ptr<Network> network = make_network(model_options(file.metadata(), overrides), 0);
-  load_weights(*network, file);
+  const ImportRequest request{arguments.architecture, arguments.overrides};
+  std::unique_ptr<Network> network = import_network(open_weights(arguments.file, "").source, request).network;
   network->parameters().to(parse_device(arguments.device));
   if (arguments.channels_last) network->parameters().to(at::MemoryFormat::ChannelsLast3d);
   return network;
@@ -114,7 +111,7 @@ void run_forward(const Arguments& arguments) {
 
 void define_weights_forward(CLI::App& forward) {
   auto arguments = std::make_shared<Arguments>();
-  forward.add_option("file", arguments->file, "safetensors file or checkpoint")->required();
+  forward.add_option("file", arguments->file, "safetensors, checkpoint, .pt, .pth, .ckpt, .h5 or .keras")->required();
   forward.add_option("input", arguments->input, "float32 .npy array [N, C, Z, Y, X]")->required();
   forward.add_option("output", arguments->output, ".npy file to write")->required();
   forward.add_option("overrides", arguments->overrides, "key=value of the section model");

@@ -83,13 +83,26 @@ void add_tensor(PickleWriter& pickle, const ArrayToWrite& array, const TorchType
   pickle.raw(")RtR");  // no hooks
 }
 
+// Arrays that share their bytes share a storage.
+size_t storage_of(const ArrayToWrite& array, const std::vector<ArrayToWrite>& arrays, std::vector<size_t>& storages) {
+  for (size_t i = storages.size(); i > 0; --i) {
+    const std::span<const std::byte> other = arrays[storages[i - 1]].bytes;
+    if (other.data() == array.bytes.data() && other.size() == array.bytes.size() && !other.empty()) return i - 1;
+  }
+  storages.push_back(static_cast<size_t>(&array - arrays.data()));
+  return storages.size() - 1;
+}
+
 }  // namespace
 
 void write_torch_file(const fs::path& path, const std::vector<ArrayToWrite>& arrays) {
   PickleWriter pickle;
   pickle.global("collections", "OrderedDict");
   pickle.raw(")R(");
-  for (size_t i = 0; i < arrays.size(); ++i) add_tensor(pickle, arrays[i], type_of(arrays[i], path), i);
+  std::vector<size_t> storages;  // of each number, the first array that has these bytes
+  for (const ArrayToWrite& array : arrays) {
+    add_tensor(pickle, array, type_of(array, path), storage_of(array, arrays, storages));
+  }
   pickle.raw("u.");
   const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
   const std::string folder = path.stem().string() + "/", version = "3\n", order = "little";
@@ -97,8 +110,8 @@ void write_torch_file(const fs::path& path, const std::vector<ArrayToWrite>& arr
   ZipWriter archive(file);
   archive.add(folder + "data.pkl", bytes_of(pickle.bytes()), kAlignment);
   archive.add(folder + "byteorder", bytes_of(order), kAlignment);
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    archive.add(folder + "data/" + std::to_string(i), arrays[i].bytes, kAlignment);
+  for (size_t i = 0; i < storages.size(); ++i) {
+    archive.add(folder + "data/" + std::to_string(i), arrays[storages[i]].bytes, kAlignment);
   }
   archive.add(folder + "version", bytes_of(version), kAlignment);
   archive.finish();

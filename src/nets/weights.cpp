@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "config/write.h"
+#include "nets/recognise.h"
 
 namespace vox {
 namespace {
@@ -20,26 +21,6 @@ constexpr TypeName kTypes[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::k
                                {at::kLong, "I64"},  {at::kInt, "I32"},    {at::kShort, "I16"},     {at::kChar, "I8"},
                                {at::kByte, "U8"},   {at::kBool, "BOOL"}};
 
-at::ScalarType scalar_type(const StoredTensor& tensor, const std::string& path) {
-  for (const TypeName& known : kTypes) {
-    if (tensor.dtype == known.name) return known.type;
-  }
-  throw Error(concat(path, ": tensor \"", tensor.name, "\" has type ", tensor.dtype, ", which weights never have"));
-}
-
-// The original network registers its encoder twice and each layer of a block twice: one copy is enough.
-bool is_second_copy(const std::string& name) {
-  return name.find(".all_modules.") != std::string::npos || name.rfind("decoder.encoder.", 0) == 0;
-}
-
-std::string first_few(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 4;
-  std::vector<std::string> shown(names.begin(), names.begin() + std::min(names.size(), kShown));
-  std::string text = join(shown, ", ");
-  if (names.size() > kShown) text += concat(", ... (", names.size(), " in all)");
-  return text;
-}
-
 }  // namespace
 
 std::string safetensors_type(at::ScalarType type) {
@@ -49,8 +30,16 @@ std::string safetensors_type(at::ScalarType type) {
   throw Error(concat("tensors of type ", at::toString(type), " cannot be stored"), Fault::kBug);
 }
 
+at::ScalarType scalar_type(const std::string& safetensors_type, const std::string& what) {
+  for (const TypeName& known : kTypes) {
+    if (safetensors_type == known.name) return known.type;
+  }
+  throw Error(concat(what, " has type ", safetensors_type, ", which weights never have"));
+}
+
 at::Tensor read_tensor(const SafetensorsFile& file, const StoredTensor& tensor) {
-  at::Tensor values = at::empty(tensor.shape, scalar_type(tensor, file.path()));
+  at::Tensor values =
+      at::empty(tensor.shape, scalar_type(tensor.dtype, concat(file.path(), ": tensor \"", tensor.name, "\"")));
   file.read(tensor, {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(tensor.bytes)});
   return values;
 }
@@ -63,26 +52,49 @@ TensorToStore tensor_to_store(const std::string& name, const at::Tensor& tensor)
           {static_cast<const std::byte*>(tensor.const_data_ptr()), static_cast<size_t>(tensor.nbytes())}};
 }
 
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 6;
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) shown.push_back(printable(names[i]));
+  std::string text = join(shown, ", ");
+  if (names.size() > kShown) text += concat(", ... (", names.size(), " in all)");
+  return text;
+}
+
+void require_fit(const LoadReport& report, const Network& network, const std::string& path, Missing missing) {
+  std::vector<std::string> problems;
+  const auto add = [&](const char* what, const std::vector<std::string>& names, bool allowed) {
+    if (!names.empty() && !allowed) problems.push_back(concat(what, some_of(names)));
+  };
+  add("missing ", report.missing, missing != Missing::kFail);
+  add("unexpected ", report.unexpected, missing != Missing::kFail);
+  add("wrong-shaped ", report.misshapen, missing == Missing::kSkip);
+  const std::string start = path.empty() ? "" : path + ": ";
+  VOX_CHECK(problems.empty(), start, "the weights do not fit the network: ", join(problems, "; "),
+            ". Are model.architecture and its options right? --partial takes what fits");
+  VOX_CHECK(report.missing.size() + report.misshapen.size() < network.parameters().all().size(), start,
+            "none of the weights belongs to this network; is model.architecture right?");
+}
+
 LoadReport load_weights(Network& network, const TensorMap& weights, Missing missing) {
   LoadReport report;
   for (const auto& [name, values] : weights) {
     if (!network.parameters().find(name) && !is_second_copy(name)) report.unexpected.push_back(name);
   }
-  for (const Parameter& parameter : network.parameters().all()) {
-    if (!weights.count(parameter.name())) report.missing.push_back(parameter.name());
-  }
-  if (missing == Missing::kFail) {
-    VOX_CHECK(report.missing.empty(), "the weights lack ", first_few(report.missing),
-              "; is model.architecture right? --partial takes what is there");
-    VOX_CHECK(report.unexpected.empty(), "the weights have ", first_few(report.unexpected),
-              ", which the network does not; is model.architecture right? --partial takes what fits");
-  }
-  VOX_CHECK(report.missing.size() < network.parameters().all().size(),
-            "none of the weights belongs to this network; is model.architecture right?");
+  std::vector<std::string> fitting;
   for (const Parameter& parameter : network.parameters().all()) {
     const auto found = weights.find(parameter.name());
-    if (found != weights.end()) network.parameters().load(parameter.name(), found->second);
+    if (found == weights.end()) {
+      report.missing.push_back(parameter.name());
+    } else if (found->second.sizes() != parameter.master.sizes()) {
+      report.misshapen.push_back(
+          concat(parameter.name(), " ", found->second.sizes(), " instead of ", parameter.master.sizes()));
+    } else {
+      fitting.push_back(parameter.name());
+    }
   }
+  require_fit(report, network, "", missing);
+  for (const std::string& name : fitting) network.parameters().load(name, weights.at(name));
   return report;
 }
 

@@ -23,8 +23,20 @@ struct Trained {
   std::unique_ptr<Network> network;
 };
 
+// A file of `weights import`: the network's options, and a recipe without a run.
+Trained load_imported(const SafetensorsFile& file, const PredictRequest& request, const at::Device& device) {
+  Trained trained{options_of(file.metadata(), file.path()), model_options(file.metadata()), {}, nullptr};
+  trained.network = make_network_on(device, trained.model, trained.options.training);
+  load_weights(*trained.network, file);
+  if (request.say) request.say(concat("imported weights of ", file.path(), " (", trained.model.architecture, ")"));
+  return trained;
+}
+
 Trained load_trained(const PredictRequest& request, const at::Device& device) {
-  const CheckpointFile file = read_checkpoint_file(checkpoint_of(request.model));
+  const fs::path chosen = checkpoint_of(request.model);
+  const SafetensorsFile safetensors(chosen);
+  if (safetensors.metadata().count("architecture") > 0) return load_imported(safetensors, request, device);
+  const CheckpointFile file = read_checkpoint_file(chosen);
   const std::string path = file.path.string();
   Trained trained{options_of(file.metadata, path), {}, state_of(file.metadata, path), nullptr};
   Metadata described;

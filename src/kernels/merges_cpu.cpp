@@ -17,8 +17,8 @@ namespace {
 
 class MergeTree {
  public:
-  MergeTree(const OrderedGrid& grid, Connectivity connectivity)
-      : grid_(grid), by_faces_(connectivity == Connectivity::kFaces) {
+  MergeTree(const OrderedGrid& grid, Connectivity connectivity, std::span<const OrderedGrid* const> other_orders)
+      : grid_(grid), by_faces_(connectivity == Connectivity::kFaces), other_orders_(other_orders) {
     VOX_ASSERT(by_faces_ || connectivity == Connectivity::kCorners);
     VOX_CHECK(grid.places() < (int64_t{1} << 31), "persistence is found in volumes of fewer than 2^31 voxels, not ",
               grid.extent);
@@ -133,12 +133,30 @@ class MergeTree {
       touched_.resize(begin);
   }
 
+  static bool comes_before(const OrderedGrid& order, uint32_t a, uint32_t b) {
+    return order.keys[a] != order.keys[b] ? order.keys[a] < order.keys[b] : a < b;
+  }
+  // Of each basin: its first voxel by another order.
+  std::vector<uint32_t> firsts_by(const OrderedGrid& order) const {
+    std::vector<uint32_t> firsts = first_;
+    for_each_row([&](int64_t begin) {
+      for (uint32_t place = static_cast<uint32_t>(begin), end = place + static_cast<uint32_t>(grid_.extent.x);
+           place < end; ++place) {
+        uint32_t& first = firsts[basins_[place]];
+        if (comes_before(order, place, first)) first = place;
+      }
+    });
+    return firsts;
+  }
+
   // Of two components the one with the smaller number is older, and a root has the smallest number of its set.
   std::vector<Merge> join() const {
     std::vector<uint64_t> order(saddles_.size() - 1);
     for (size_t i = 0; i < order.size(); ++i) order[i] = grid_.sortable(saddles_[i].place, static_cast<uint32_t>(i));
     sort_by_upper_half(order);
     UnionFind components(static_cast<int64_t>(first_.size()));
+    std::vector<std::vector<uint32_t>> firsts;
+    for (const OrderedGrid* other : other_orders_) firsts.push_back(firsts_by(*other));
     std::vector<Merge> merges;
     for (const uint64_t entry : order) {
       const Saddle *saddle = saddles_.data() + static_cast<uint32_t>(entry), *next = saddle + 1;
@@ -147,14 +165,24 @@ class MergeTree {
         const uint32_t other = components.find(touched_[i]);
         if (other == joined) continue;
         merges.push_back({first_[std::max(joined, other)], saddle->place});
+        for (size_t k = 0; k < firsts.size(); ++k)
+          merges.back().begin_by[k] = merge_firsts(*other_orders_[k], firsts[k], joined, other);
         joined = components.unite(joined, other);
       }
     }
     return merges;
   }
+  // Leaves the first of both with the root, and returns the other's.
+  static uint32_t merge_firsts(const OrderedGrid& order, std::vector<uint32_t>& firsts, uint32_t a, uint32_t b) {
+    uint32_t first = firsts[a], second = firsts[b];
+    if (comes_before(order, second, first)) std::swap(first, second);
+    firsts[std::min(a, b)] = first;
+    return second;
+  }
 
   const OrderedGrid& grid_;
   const bool by_faces_;
+  const std::span<const OrderedGrid* const> other_orders_;
   int32_t offsets_[27];
   std::vector<uint32_t> basins_;  // of each place
   std::vector<uint32_t> first_;   // place, of each basin
@@ -164,8 +192,9 @@ class MergeTree {
 
 }  // namespace
 
-std::vector<Merge> merges_of(const OrderedGrid& grid, Connectivity connectivity) {
-  return MergeTree(grid, connectivity).run();
+std::vector<Merge> merges_of(const OrderedGrid& grid, Connectivity connectivity,
+                             std::span<const OrderedGrid* const> other_orders) {
+  return MergeTree(grid, connectivity, other_orders).run();
 }
 
 }  // namespace vox

@@ -16,34 +16,8 @@ void fill_rows(OrderedGrid& grid, Copy copy) {
       copy(grid.keys.data() + grid.at(z, y, 0), (z * grid.extent.y + y) * grid.extent.x);
 }
 
-OrderedGrid grid_of(const float* values, const Extent3& extent, Level level) {
-  OrderedGrid grid(extent, Border::kLast);
-  fill_rows(grid, [&](int32_t* keys, int64_t begin) {
-    for (int64_t x = 0; x < extent.x; ++x) keys[x] = order_key(values[begin + x], level);
-  });
-  return grid;
-}
-
-// From the last voxel to the first, amid a space that comes before all of them.
-OrderedGrid reversed_grid_of(const float* values, const Extent3& extent, Level level) {
-  OrderedGrid grid(extent, Border::kFirst);
-  const float* last = values + extent.voxels() - 1;
-  fill_rows(grid, [&](int32_t* keys, int64_t begin) {
-    for (int64_t x = 0; x < extent.x; ++x) keys[x] = ~order_key(last[-(begin + x)], level);
-  });
-  return grid;
-}
-
 bool last_at_all(const OrderedGrid& grid, const Merge& merge) {
   return grid.keys[static_cast<size_t>(merge.begin)] != grid.keys[static_cast<size_t>(merge.end)];
-}
-
-std::vector<PersistencePair> component_pairs(const OrderedGrid& grid, Connectivity connectivity) {
-  const int64_t first = std::min_element(grid.keys.begin(), grid.keys.end()) - grid.keys.begin();
-  std::vector<PersistencePair> pairs{{grid.voxel(first), PersistencePair::kNever}};
-  for (const Merge& merge : merges_of(grid, connectivity))
-    if (last_at_all(grid, merge)) pairs.push_back({grid.voxel(merge.begin), grid.voxel(merge.end)});
-  return pairs;
 }
 
 // Components of what is outside, from the last voxel to the first: they merge with each other or with the space around
@@ -70,6 +44,32 @@ std::vector<PersistencePair> tunnel_pairs_of_cubes(const OrderedGrid& reversed) 
 }
 
 }  // namespace
+
+OrderedGrid grid_of(const float* values, const Extent3& extent, Level level) {
+  OrderedGrid grid(extent, Border::kLast);
+  fill_rows(grid, [&](int32_t* keys, int64_t begin) {
+    for (int64_t x = 0; x < extent.x; ++x) keys[x] = order_key(values[begin + x], level);
+  });
+  return grid;
+}
+
+// From the last voxel to the first, amid a space that comes before all of them.
+OrderedGrid reversed_grid_of(const float* values, const Extent3& extent, Level level) {
+  OrderedGrid grid(extent, Border::kFirst);
+  const float* last = values + extent.voxels() - 1;
+  fill_rows(grid, [&](int32_t* keys, int64_t begin) {
+    for (int64_t x = 0; x < extent.x; ++x) keys[x] = ~order_key(last[-(begin + x)], level);
+  });
+  return grid;
+}
+
+std::vector<PersistencePair> component_pairs(const OrderedGrid& grid, Connectivity connectivity) {
+  const int64_t first = std::min_element(grid.keys.begin(), grid.keys.end()) - grid.keys.begin();
+  std::vector<PersistencePair> pairs{{grid.voxel(first), PersistencePair::kNever}};
+  for (const Merge& merge : merges_of(grid, connectivity))
+    if (last_at_all(grid, merge)) pairs.push_back({grid.voxel(merge.begin), grid.voxel(merge.end)});
+  return pairs;
+}
 
 std::vector<PersistencePair> persistence_pairs_cpu(const float* values, const Extent3& extent, int dimension,
                                                    const PersistenceOptions& options) {

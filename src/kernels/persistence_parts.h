@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "kernels/components.h"
@@ -44,11 +46,19 @@ struct OrderedGrid {
   std::vector<int32_t> keys;
 };
 
+// In order, with a border that comes last; from the last voxel to the first, amid a space that comes before all of
+// them.
+OrderedGrid grid_of(const float* values, const Extent3& extent, Level level);
+OrderedGrid reversed_grid_of(const float* values, const Extent3& extent, Level level);
+
 // Components of a grid that grows voxel by voxel in its order: each but the first is merged into an older one.
 struct Merge {
-  int64_t begin, end;  // places: first voxel of the younger component, voxel that joins both
+  int64_t begin, end;                 // places: first voxel of the younger component, voxel that joins both
+  std::array<int64_t, 2> begin_by{};  // of the component that is younger by another order: its first voxel by that
 };
-std::vector<Merge> merges_of(const OrderedGrid& grid, Connectivity connectivity);
+std::vector<Merge> merges_of(const OrderedGrid& grid, Connectivity connectivity,
+                             std::span<const OrderedGrid* const> other_orders = {});
+std::vector<PersistencePair> component_pairs(const OrderedGrid& grid, Connectivity connectivity);
 
 // Tunnels of voxels as vertices. The grid's border comes last, and is none of them.
 std::vector<PersistencePair> tunnel_pairs(const OrderedGrid& grid);

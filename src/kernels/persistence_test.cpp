@@ -7,9 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/random.h"
+#include "kernels/persistence_matching.h"
 
 namespace vox {
 namespace {
@@ -176,6 +179,139 @@ TEST(Persistence, OfNothingAndOfAFlatMap) {
   const std::vector<float> flat(60, 0.0f);
   EXPECT_EQ(persistence_pairs_cpu(flat.data(), {3, 4, 5}, 0).size(), 1u);
   for (int k = 1; k < 3; ++k) EXPECT_TRUE(persistence_pairs_cpu(flat.data(), {3, 4, 5}, k).empty());
+}
+
+// Cells of vertices in the order of a map: by their last voxel, then by dimension, then by their lowest voxel and
+// direction.
+struct CellOrder {
+  Cells cells;
+  std::vector<int64_t> last, rank;  // of each cell: its last voxel, its place in the order
+
+  CellOrder(const std::vector<float>& values, const Extent3& extent) : cells(extent, Construction::kVertices) {
+    using Key = std::tuple<float, int64_t, int, int64_t, int, int64_t>;
+    std::vector<Key> keys;
+    for (int64_t i = 0; i < cells.half.voxels(); ++i) {
+      const Extent3 at = cells.at(i);
+      std::pair<float, int64_t> highest{-1e9f, 0};
+      for (int corner = 0; corner < 8; ++corner) {
+        const Extent3 step{corner >> 2 & at.z % 2, corner >> 1 & at.y % 2, corner & at.x % 2};
+        const Extent3 voxel{at.z / 2 + step.z, at.y / 2 + step.y, at.x / 2 + step.x};
+        const int64_t index = (voxel.z * extent.y + voxel.y) * extent.x + voxel.x;
+        highest = std::max(highest, {values[static_cast<size_t>(index)], index});
+      }
+      const int dimension = Cells::dimension(at);
+      int direction = 0;  // of an edge, normal of a square
+      for (int axis = 0; axis < 3; ++axis)
+        if ((dimension == 1 && at[axis] % 2 == 1) || (dimension == 2 && at[axis] % 2 == 0)) direction = axis;
+      last.push_back(highest.second);
+      const int64_t lowest = (at.z / 2 * extent.y + at.y / 2) * extent.x + at.x / 2;
+      keys.push_back({highest.first, highest.second, dimension, lowest, direction, i});
+    }
+    std::sort(keys.begin(), keys.end());
+    rank.resize(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) rank[static_cast<size_t>(std::get<5>(keys[i]))] = static_cast<int64_t>(i);
+  }
+};
+
+// Pairs of cells, by the cell that dies: columns in the order of `deaths`, rows in that of `births`.
+std::map<int64_t, int64_t> pairs_by_reduction(const CellOrder& births, const CellOrder& deaths, int dimension) {
+  std::vector<std::pair<int64_t, int64_t>> columns_in_order;
+  for (int64_t i = 0; i < deaths.cells.half.voxels(); ++i)
+    if (Cells::dimension(deaths.cells.at(i)) == dimension + 1)
+      columns_in_order.push_back({deaths.rank[static_cast<size_t>(i)], i});
+  std::sort(columns_in_order.begin(), columns_in_order.end());
+  std::map<int64_t, std::set<int64_t>> columns;  // by pivot; rows as ranks
+  std::map<int64_t, int64_t> cell_of, found;
+  for (int64_t i = 0; i < births.cells.half.voxels(); ++i) cell_of[births.rank[static_cast<size_t>(i)]] = i;
+  for (const auto& [place, cell] : columns_in_order) {
+    std::set<int64_t> column;
+    const auto flip = [&](int64_t row) {
+      if (!column.erase(row)) column.insert(row);
+    };
+    for (const int64_t face : births.cells.boundary(births.cells.at(cell)))
+      flip(births.rank[static_cast<size_t>(face)]);
+    while (!column.empty() && columns.count(*column.rbegin()))
+      for (const int64_t row : std::set<int64_t>(columns.at(*column.rbegin()))) flip(row);
+    if (column.empty()) continue;
+    found[cell] = cell_of.at(*column.rbegin());
+    columns[*column.rbegin()] = column;
+  }
+  return found;
+}
+
+using MatchedVoxels = std::array<int64_t, 4>;  // birth and death of one, birth and death of the other
+
+struct Expected {
+  std::multiset<MatchedVoxels> matches;
+  bool certain = true;  // no voxel ends or begins two features at once, whose order would be a matter of taste
+};
+
+Expected matches_by_definition(const std::vector<float>& a, const std::vector<float>& b, const Extent3& extent, int k) {
+  std::vector<float> either(a.size());
+  for (size_t i = 0; i < a.size(); ++i) either[i] = std::min(a[i], b[i]);
+  const CellOrder order_c(either, extent);
+  Expected expected;
+  std::array<std::map<int64_t, std::array<int64_t, 2>>, 2> by_death;  // in the union -> voxels of the pair
+  for (const size_t side : {0, 1}) {
+    const std::vector<float>& values = side == 0 ? a : b;
+    const CellOrder order(values, extent);
+    std::map<int64_t, int64_t> death_of;
+    std::set<int64_t> voxels;
+    const auto last = [&](const CellOrder& of, int64_t cell) { return of.last[static_cast<size_t>(cell)]; };
+    for (const auto& [death, birth] : pairs_by_reduction(order, order, k)) {
+      death_of[birth] = death;
+      if (last(order, birth) != last(order, death))
+        expected.certain &= k != 2 || voxels.insert(last(order, birth)).second;
+    }
+    voxels.clear();
+    for (const auto& [death, birth] : pairs_by_reduction(order, order_c, k)) {
+      const int64_t born = last(order, birth), died = last(order_c, death);
+      if (values[static_cast<size_t>(born)] >= either[static_cast<size_t>(died)]) continue;
+      by_death[side][death] = {born, last(order, death_of.at(birth))};
+      expected.certain &= k != 0 || voxels.insert(died).second;
+    }
+  }
+  for (const auto& [death, pair] : by_death[0])
+    if (const auto other = by_death[1].find(death); other != by_death[1].end())
+      expected.matches.insert({pair[0], pair[1], other->second[0], other->second[1]});
+  return expected;
+}
+
+TEST(PersistenceMatching, IsThatOfTheDefinition) {
+  std::array<size_t, 3> seen{};
+  for (uint64_t sample = 0; sample < 100; ++sample) {
+    Random random(63, sample, 0);
+    const Extent3 extent{2 + random.below(5), 3 + random.below(4), 3 + random.below(4)};
+    const std::vector<float> a = random_values(extent, random, false);
+    std::vector<float> b = random_values(extent, random, false);
+    for (size_t i = 0; i < a.size(); ++i) b[i] = 0.8f * a[i] + 0.2f * b[i];
+    for (int k = 0; k < 3; ++k) {
+      const PersistenceMatching found = match_persistence_cpu(a.data(), b.data(), extent, k);
+      EXPECT_EQ(intervals_of(found.a, a), intervals_of(persistence_pairs_cpu(a.data(), extent, k), a));
+      std::multiset<MatchedVoxels> matches;
+      for (const auto& [of_a, of_b] : found.matches) {
+        const PersistencePair &x = found.a[static_cast<size_t>(of_a)], &y = found.b[static_cast<size_t>(of_b)];
+        if (x.death != PersistencePair::kNever) matches.insert({x.birth, x.death, y.birth, y.death});
+      }
+      const Expected expected = matches_by_definition(a, b, extent, k);
+      if (!expected.certain) continue;
+      ASSERT_EQ(matches, expected.matches) << sample << " " << extent << " dimension " << k;
+      seen[static_cast<size_t>(k)] += matches.size();
+    }
+  }
+  for (const size_t matches : seen) EXPECT_GT(matches, 10u);  // else the cases show nothing
+}
+
+TEST(PersistenceMatching, AMapMatchesItself) {
+  Random random(64, 0, 0);
+  const Extent3 extent{9, 10, 11};
+  const std::vector<float> values = random_values(extent, random, false);
+  for (int k = 0; k < 3; ++k) {
+    const PersistenceMatching found = match_persistence_cpu(values.data(), values.data(), extent, k, Level::kFalling);
+    EXPECT_EQ(found.matches.size(), found.a.size());
+    for (const auto& [a, b] : found.matches)
+      EXPECT_EQ(found.a[static_cast<size_t>(a)], found.b[static_cast<size_t>(b)]) << k;
+  }
 }
 
 }  // namespace

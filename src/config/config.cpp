@@ -111,7 +111,7 @@ std::vector<std::pair<std::string, Tree>> values_of(Options options) {
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   Layers layers;
   add_file(layers, file);
-  add_overrides(layers, overrides, file.parent_path());
+  add_overrides(layers, overrides, std::filesystem::absolute(file).parent_path());
   Config config = resolve(layers);
   config.file = file;
   return config;

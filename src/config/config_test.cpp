@@ -168,6 +168,17 @@ TEST(Paths, OnTheCommandLineMeanTheCurrentFolderWhereTheyAreThere) {
   EXPECT_EQ(options.data.cache_dir, "/recipes/elsewhere");
 }
 
+TEST(Paths, ARecipeOfTheCurrentFolderTakesOverrides) {
+  const Folder folder;
+  write_file(folder.path() / "recipe.yaml", "data: {root: d}\n");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  const Options options = load_config("recipe.yaml", {"data.cache_dir=c"}).options;
+  fs::current_path(before);
+  EXPECT_EQ(options.data.root, (folder.path() / "d").string());
+  EXPECT_EQ(options.data.cache_dir, (folder.path() / "c").string());
+}
+
 TEST(Variables, ExpandInEveryText) {
   setenv("VOX_TEST_PLACE", "/mnt/fast", 1);
   setenv("VOX_TEST_NUMBER", "12", 1);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "kernels/persistence.h"
+#include "kernels/persistence_matching.h"
 
 namespace vox {
 namespace {
@@ -34,10 +34,23 @@ void pairs(benchmark::State& state, float (*value_at)(int64_t), std::vector<int>
       benchmark::DoNotOptimize(
           persistence_pairs_cpu(values.data(), kExtent, dimension, {.level = Level::kFalling}).data());
 }
+void matching(benchmark::State& state, int dimension) {
+  std::vector<float> map(static_cast<size_t>(kExtent.voxels())), mask(map.size());
+  for (size_t i = 0; i < map.size(); ++i) {
+    map[i] = probability_at(static_cast<int64_t>(i));
+    mask[i] = mask_at(static_cast<int64_t>(i));
+  }
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        match_persistence_cpu(map.data(), mask.data(), kExtent, dimension, Level::kFalling).matches.data());
+}
 BENCHMARK_CAPTURE(pairs, mask_0_and_2, mask_at, {0, 2})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pairs, noisy_0_and_2, probability_at, {0, 2})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pairs, mask_1, mask_at, {1})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pairs, noisy_1, probability_at, {1})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, components, 0)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, tunnels, 1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, cavities, 2)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace vox

@@ -17,23 +17,27 @@ struct HeadOptions {  // consecutive channels of the output under one name, for 
 
 struct ModelOptions {
   std::string architecture = "unet";
-  int64_t in_channels = 0;         // 0: from the data
-  int64_t out_channels = 0;        // 0: from the data and the loss
-  std::vector<HeadOptions> heads;  // in the order of the channels; empty: one without a name
-  std::vector<int64_t> filters;    // empty: the architecture's own
-  std::vector<Extent3> strides;    // per stage; empty: 1 then 2s
-  std::vector<Extent3> kernels;    // per stage; empty: 3s
+  int64_t in_channels = 0;          // 0: from the data
+  int64_t out_channels = 0;         // 0: from the data and the loss
+  std::vector<HeadOptions> heads;   // in the order of the channels; empty: one without a name
+  std::vector<int64_t> filters;     // empty: the architecture's own
+  std::vector<Extent3> strides;     // per stage; empty: 1 then 2s
+  std::vector<Extent3> kernels;     // per stage; empty: 3s
+  std::vector<Extent3> up_kernels;  // of monai_unet, per stage; empty: 3s
   std::vector<int64_t> convs_per_stage;
   std::vector<int64_t> decoder_convs;
   std::string norm = "auto";
   int64_t norm_groups = 8;
   std::string activation = "auto";
   std::string upsample = "deconv";
+  bool conv_bias = true;
+  bool trans_bias = false;
   double dropout = 0;
   int64_t num_res_units = 2;
   bool residual = false;
   std::string squeeze_excitation = "none";
   bool deep_supervision = false;
+  int64_t deep_supervision_heads = 1;
   bool use_checkpoint = false;
   std::string mednext_size = "S";
   int64_t mednext_kernel = 3;
@@ -66,6 +70,11 @@ struct ModelOptions {
             {.meaning = "Downsampling on entering each stage; empty is 1, then 2 everywhere", .min = 1, .max = 64});
     v.field("kernels", kernels,
             {.meaning = "Kernel of each stage; empty is 3 everywhere", .unit = "voxels", .min = 1, .max = 63});
+    v.field("up_kernels", up_kernels,
+            {.meaning = "Kernel of each transposed convolution of monai_unet, finest first; empty is 3 everywhere",
+             .unit = "voxels",
+             .min = 1,
+             .max = 63});
     v.field("convs_per_stage", convs_per_stage,
             {.meaning = "Convolutions (or blocks) of each stage; one number holds for all; empty is the architecture's "
                         "own",
@@ -82,8 +91,12 @@ struct ModelOptions {
             {.meaning = "Activation after each normalisation; auto is the architecture's own",
              .choices = {"auto", "leaky_relu", "relu", "prelu", "elu", "gelu", "silu"}});
     v.field("upsample", upsample,
-            {.meaning = "How the decoder goes up: transposed convolutions, or interpolation and a convolution",
-             .choices = {"deconv", "trilinear", "nearest"}});
+            {.meaning = "How the decoder goes up: transposed convolutions, interpolation and a convolution, or, in "
+                        "MONAI's networks, pixel shuffling",
+             .choices = {"deconv", "trilinear", "nearest", "pixelshuffle"}});
+    v.field("conv_bias", conv_bias,
+            {.meaning = "Biases of the convolutions of unet, resenc_unet, monai_unet and monai_basic_unet3d"});
+    v.field("trans_bias", trans_bias, {.meaning = "Biases of the transposed convolutions of dynunet"});
     v.field("dropout", dropout, {.meaning = "Share dropped in training", .min = 0, .max = 0.99});
     v.field("num_res_units", num_res_units,
             {.meaning = "Convolutions of a residual unit of monai_unet; 0 has no residuals", .min = 0, .max = 64});
@@ -92,6 +105,8 @@ struct ModelOptions {
         "squeeze_excitation", squeeze_excitation,
         {.meaning = "Gates on the residual blocks of resenc_unet", .choices = {"none", "channel", "spatial", "both"}});
     v.field("deep_supervision", deep_supervision, {.meaning = "Predict, and take the loss, at coarser stages too"});
+    v.field("deep_supervision_heads", deep_supervision_heads,
+            {.meaning = "How many coarser stages of dynunet deep supervision predicts at", .min = 1, .max = 64});
     v.field("use_checkpoint", use_checkpoint,
             {.meaning = "Recompute activations in the backward pass: less memory, more time"});
     v.field("mednext_size", mednext_size, {.meaning = "Size of a MedNeXt", .choices = {"S", "B", "M", "L"}});

@@ -63,6 +63,11 @@ std::vector<int64_t> decoder_convs(const ModelOptions& options, const std::vecto
   return result;
 }
 
+void require_full_resolution(const std::vector<StagePlan>& plan) {
+  VOX_CHECK(plan.front().stride == (Extent3{1, 1, 1}), "model.strides begins with ", plan.front().stride,
+            "; this network predicts at the resolution of its first stage, so the first stride must be 1");
+}
+
 Extent3 divisor_of(const std::vector<StagePlan>& plan) {
   Extent3 product{1, 1, 1};
   for (const StagePlan& stage : plan) {

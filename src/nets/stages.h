@@ -27,6 +27,9 @@ std::vector<StagePlan> plan_stages(const ModelOptions& options, const StageDefau
 // Convolutions of the decoder's levels, finest first: model.decoder_convs, or those of the encoder's level.
 std::vector<int64_t> decoder_convs(const ModelOptions& options, const std::vector<StagePlan>& plan);
 
+// Error where the first stage has a stride: the prediction would be smaller than the image.
+void require_full_resolution(const std::vector<StagePlan>& plan);
+
 Extent3 divisor_of(const std::vector<StagePlan>& plan);
 
 }  // namespace vox

@@ -1,0 +1,88 @@
+"""Compares a network of the program with its original: the same weights must give the same outputs and gradients."""
+import json
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+FORWARD, BACKWARD = 1e-5, 1e-4  # relative L2 error of float32; the originals run in float64
+
+
+def shake(network, draw):
+    """Draws every number afresh: biases and norms are zero and one else, and would hide a mistake."""
+    torch.manual_seed(draw.randrange(2**31))
+    for module in network.modules():
+        for name, values in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            with torch.no_grad():
+                if name == "num_batches_tracked":
+                    values.fill_(7)
+                elif name == "running_var":
+                    values.uniform_(0.5, 2)
+                elif isinstance(module, torch.nn.PReLU):
+                    values.uniform_(0.1, 0.4)
+                elif values.ndim == 1 and name == "weight":
+                    values.uniform_(0.5, 1.5)
+                elif values.ndim == 1:
+                    values.normal_(0, 0.3)
+                else:
+                    fan_in = values[:, 0].numel() if isinstance(module, torch.nn.ConvTranspose3d) else values[0].numel()
+                    values.normal_(0, (2 / fan_in) ** 0.5)
+    return network
+
+
+def relative(ours, expected):
+    return np.linalg.norm(ours - expected) / max(np.linalg.norm(expected), 1e-30)
+
+
+def run_ours(voxloom, folder, image, output_gradients, *flags):
+    """Outputs (finest first) and gradients by name, of the weights and options in w.safetensors."""
+    np.save(folder / "in.npy", image)
+    names = []
+    for i, gradient in enumerate(output_gradients):
+        names.append(folder / f"gradient{i}.npy")
+        np.save(names[-1], gradient)
+    voxloom("weights", "forward", folder / "w.safetensors", folder / "in.npy", folder / "out.npy", *flags,
+            "--all-heads", "--output-gradients", ",".join(map(str, names)), "--gradients", folder / "g.safetensors")
+    outputs = [np.load(folder / ("out.npy" if i == 0 else f"out.{i}.npy")) for i in range(len(names))]
+    return outputs, {name: values.numpy() for name, values in load_file(folder / "g.safetensors").items()}
+
+
+def assert_gradients_agree(ours, expected):
+    for name, values in expected.items():
+        size = np.linalg.norm(values)
+        weight = name.removesuffix("bias") + "weight"
+        if weight in expected and weight != name and size < 1e-9 * np.linalg.norm(expected[weight]):
+            # A norm cancels this bias: what float32 leaves of its gradient is noise.
+            assert np.linalg.norm(ours.get(name, np.zeros(1))) < 1e-3 * np.linalg.norm(expected[weight]), name
+        else:
+            assert relative(ours[name], values) < BACKWARD, (name, relative(ours[name], values), size)
+
+
+def assert_computes_the_same(voxloom, draw, folder, network, options, patch, samples=1, training=False, heads=None):
+    """`heads` gives the list of outputs, finest first, where it is not what the network returns."""
+    shake(network, draw).train(training)
+    metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in options.items()}
+    save_file({name: tensor.clone() for name, tensor in network.state_dict().items()}, folder / "w.safetensors", metadata)
+    network.double()
+    flags = ["--training"] * training + ["--channels-last"] * draw.choice([0, 1])
+    print(options, patch, flags)
+    attempts = 3
+    for attempt in range(attempts):
+        image = torch.randn(samples, options["in_channels"], *patch)
+        network.zero_grad()
+        outputs = (heads or (lambda net, x: [net(x)]))(network, image.double())
+        gradients = [torch.randn_like(output).float() for output in outputs]
+        sum((output * gradient).sum() for output, gradient in zip(outputs, gradients)).backward()
+        ours, our_gradients = run_ours(voxloom, folder, image.numpy(), [g.numpy() for g in gradients], *flags)
+        for mine, output in zip(ours, outputs):
+            assert mine.shape == tuple(output.shape)
+            assert relative(mine, output.detach().numpy()) < FORWARD, relative(mine, output.detach().numpy())
+        expected = {name: p.grad.numpy() for name, p in network.named_parameters() if p.grad is not None}
+        try:
+            return assert_gradients_agree(our_gradients, expected)
+        except AssertionError:
+            # Where float32 takes another voxel for the largest than float64, or another side of an activation's kink,
+            # the gradients of that image differ by more than rounding (the original's do too). A mistake shows with
+            # every image.
+            if attempt + 1 == attempts:
+                raise

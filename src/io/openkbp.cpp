@@ -47,9 +47,16 @@ void require_patient(const std::string& folder) {
   }
 }
 
-void read_structure(const std::string& folder, size_t structure, uint16_t* bits, uint16_t bit) {
-  const std::string path = csv(folder, kOpenKbpStructures[structure]);
-  if (fs::exists(path)) read_sparse_mask(path, bits, bit);
+void set_to_zero(void* voxels, int64_t bytes_each) {
+  std::memset(voxels, 0, static_cast<size_t>(kOpenKbpVoxels * bytes_each));
+}
+
+void read_all_bits(const std::string& folder, uint16_t* bits) {
+  read_sparse_mask(csv(folder, "possible_dose_mask"), bits, 1 << kOpenKbpDoseMaskBit, Others::kBecomeZero);
+  for (size_t i = 0; i < kOpenKbpStructures.size(); ++i) {
+    const std::string path = csv(folder, kOpenKbpStructures[i]);
+    if (fs::exists(path)) read_sparse_mask(path, bits, static_cast<uint16_t>(1u << i), Others::kStay);
+  }
 }
 
 }  // namespace
@@ -64,15 +71,13 @@ OpenKbpPatient allocate_openkbp() {
 
 void read_openkbp(const std::string& folder, OpenKbpPatient* patient) {
   require_patient(folder);
-  for (Buffer* buffer : {&patient->ct, &patient->bits, &patient->dose})
-    std::memset(buffer->data(), 0, static_cast<size_t>(buffer->size()));
   patient->spacing = read_spacing(folder);
-  read_sparse_int16(csv(folder, "ct"), patient->ct.as<int16_t>());
-  if (fs::exists(csv(folder, "dose"))) read_sparse_float(csv(folder, "dose"), patient->dose.as<float>());
-  uint16_t* bits = patient->bits.as<uint16_t>();
-  read_sparse_mask(csv(folder, "possible_dose_mask"), bits, 1 << kOpenKbpDoseMaskBit);
-  for (size_t i = 0; i < kOpenKbpStructures.size(); ++i)
-    read_structure(folder, i, bits, static_cast<uint16_t>(1u << i));
+  read_sparse_int16(csv(folder, "ct"), patient->ct.as<int16_t>(), Others::kBecomeZero);
+  if (fs::exists(csv(folder, "dose")))
+    read_sparse_float(csv(folder, "dose"), patient->dose.as<float>(), Others::kBecomeZero);
+  else
+    set_to_zero(patient->dose.data(), 4);
+  read_all_bits(folder, patient->bits.as<uint16_t>());
 }
 
 namespace {
@@ -167,24 +172,20 @@ class OpenKbpReader final : public VolumeReader {
  private:
   void read_whole(const std::string& name, std::byte* out) const {
     if (info_.dtype == DType::kUInt8) return read_mask_bytes(name, reinterpret_cast<uint8_t*>(out));
-    std::memset(out, 0, static_cast<size_t>(kOpenKbpVoxels * size_of(info_.dtype)));
     const std::string path = csv(folder_, name);
-    if (name == "dose") return read_sparse_float(path, reinterpret_cast<float*>(out));
-    if (name == "ct") return read_sparse_int16(path, reinterpret_cast<int16_t*>(out));
-    if (name == "bits") return read_all_bits(reinterpret_cast<uint16_t*>(out));
-    if (fs::exists(path)) read_sparse_mask(path, reinterpret_cast<uint16_t*>(out), 1);  // int16 1 has the same bits
+    if (name == "dose") return read_sparse_float(path, reinterpret_cast<float*>(out), Others::kBecomeZero);
+    if (name == "ct") return read_sparse_int16(path, reinterpret_cast<int16_t*>(out), Others::kBecomeZero);
+    if (name == "bits") return read_all_bits(folder_, reinterpret_cast<uint16_t*>(out));
+    read_structure(path, reinterpret_cast<uint16_t*>(out));  // int16 1 has the same bits
   }
   void read_mask_bytes(const std::string& name, uint8_t* out) const {
     Buffer wide(kOpenKbpVoxels * 2);
-    std::memset(wide.data(), 0, static_cast<size_t>(wide.size()));
-    const std::string path = csv(folder_, name);
-    if (fs::exists(path)) read_sparse_mask(path, wide.as<uint16_t>(), 1);
+    read_structure(csv(folder_, name), wide.as<uint16_t>());
     for (int64_t i = 0; i < kOpenKbpVoxels; ++i) out[i] = static_cast<uint8_t>(wide.as<uint16_t>()[i]);
   }
-  void read_all_bits(uint16_t* bits) const {
-    read_sparse_mask(csv(folder_, "possible_dose_mask"), bits, 1 << kOpenKbpDoseMaskBit);
-    for (size_t i = 0; i < kOpenKbpStructures.size(); ++i)
-      read_structure(folder_, i, bits, static_cast<uint16_t>(1u << i));
+  static void read_structure(const std::string& path, uint16_t* out) {
+    if (fs::exists(path)) return read_sparse_mask(path, out, 1, Others::kBecomeZero);
+    set_to_zero(out, 2);
   }
 
   const std::string folder_;

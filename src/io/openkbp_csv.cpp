@@ -1,5 +1,6 @@
 #include "io/openkbp_csv.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -76,7 +77,7 @@ class SparseText {
   // Calls values.four(lines) for four lines, or values.one(index, value, newline) for a line: where its value's text
   // begins and ends; also for the four where values.four() returns false.
   template <class Values>
-  void for_each_row(Values&& values) {
+  void for_each_row(Values& values) {
     read_header();
     while (fill()) {
       const std::span<const uint32_t> ends = ends_of_lines();
@@ -248,27 +249,50 @@ float float_of(const SparseText& file, const char* text, const char* newline) {
   return static_cast<float>(value);
 }
 
+// Voxels that become 0 piece by piece, each before the first voxel of it is used.
+template <class T>
+class FreshVoxels {
+ public:
+  FreshVoxels(T* voxels, Others others) : voxels_(voxels), ready_(others == Others::kBecomeZero ? 0 : kOpenKbpVoxels) {}
+
+  T& operator[](int64_t index) {
+    if (index >= ready_) [[unlikely]]
+      make_ready(index);
+    return voxels_[index];
+  }
+  void finish() { make_ready(kOpenKbpVoxels - 1); }
+
+ private:
+  [[gnu::noinline]] void make_ready(int64_t index) {
+    constexpr int64_t kPiece = (int64_t{64} << 10) / static_cast<int64_t>(sizeof(T));
+    const int64_t end = std::min(kOpenKbpVoxels, (index / kPiece + 1) * kPiece);
+    if (end > ready_) std::memset(voxels_ + ready_, 0, static_cast<size_t>(end - ready_) * sizeof(T));
+    ready_ = std::max(ready_, end);
+  }
+
+  T* voxels_;
+  int64_t ready_;  // all before it are
+};
+
 struct Int16Values {
   const SparseText& file;
-  int16_t* voxels;
+  FreshVoxels<int16_t> voxels;
 
-  bool four(const FourLines& lines) const {
+  bool four(const FourLines& lines) {
     __m128i numbers;
     if (!whole_numbers(lines.last_characters(), lines.lengths, &numbers)) return false;
     const uint64_t words = static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_packs_epi32(numbers, numbers)));
     for (int k = 0; k < 4; ++k) voxels[lines.indices[k]] = static_cast<int16_t>(words >> (16 * k));
     return true;
   }
-  void one(int64_t index, const char* text, const char* newline) const {
-    voxels[index] = int16_of(file, text, newline);
-  }
+  void one(int64_t index, const char* text, const char* newline) { voxels[index] = int16_of(file, text, newline); }
 };
 
 struct FloatValues {
   const SparseText& file;
-  float* voxels;
+  FreshVoxels<float> voxels;
 
-  bool four(const FourLines& lines) const {
+  bool four(const FourLines& lines) {
     __m128i numbers;
     int decimals[4];
     if (!decimal_numbers(lines.last_characters(), lines.lengths, &numbers, decimals)) return false;
@@ -280,42 +304,47 @@ struct FloatValues {
     for (int k = 0; k < 4; ++k) voxels[lines.indices[k]] = rounded[k];
     return true;
   }
-  void one(int64_t index, const char* text, const char* newline) const {
-    voxels[index] = float_of(file, text, newline);
-  }
+  void one(int64_t index, const char* text, const char* newline) { voxels[index] = float_of(file, text, newline); }
 };
 
 struct MaskBits {
   const SparseText& file;
-  uint16_t* voxels;
+  FreshVoxels<uint16_t> voxels;
   uint16_t bits;
 
-  bool four(const FourLines& lines) const {
+  bool four(const FourLines& lines) {
     if (!all_between(lines.lengths, 0, 0)) return false;
-    for (const int32_t index : lines.indices) voxels[index] = static_cast<uint16_t>(voxels[index] | bits);
+    for (const int32_t index : lines.indices) mark(voxels[index]);
     return true;
   }
-  void one(int64_t index, const char* text, const char* newline) const {
+  void one(int64_t index, const char* text, const char* newline) {
     if (!SparseText::at_end(text, newline)) file.fail(text, "nothing, as in a mask");
-    voxels[index] = static_cast<uint16_t>(voxels[index] | bits);
+    mark(voxels[index]);
   }
+  void mark(uint16_t& voxel) const { voxel = static_cast<uint16_t>(voxel | bits); }
 };
 
 }  // namespace
 
-void read_sparse_int16(const std::string& path, int16_t* voxels) {
+void read_sparse_int16(const std::string& path, int16_t* voxels, Others others) {
   SparseText file(path);
-  file.for_each_row(Int16Values{file, voxels});
+  Int16Values values{file, {voxels, others}};
+  file.for_each_row(values);
+  values.voxels.finish();
 }
 
-void read_sparse_float(const std::string& path, float* voxels) {
+void read_sparse_float(const std::string& path, float* voxels, Others others) {
   SparseText file(path);
-  file.for_each_row(FloatValues{file, voxels});
+  FloatValues values{file, {voxels, others}};
+  file.for_each_row(values);
+  values.voxels.finish();
 }
 
-void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits) {
+void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits, Others others) {
   SparseText file(path);
-  file.for_each_row(MaskBits{file, voxels, bits});
+  MaskBits values{file, {voxels, others}, bits};
+  file.for_each_row(values);
+  values.voxels.finish();
 }
 
 }  // namespace vox

@@ -10,9 +10,11 @@ namespace vox {
 constexpr int64_t kOpenKbpSide = 128;
 constexpr int64_t kOpenKbpVoxels = kOpenKbpSide * kOpenKbpSide * kOpenKbpSide;
 
-// Each writes the listed voxels of kOpenKbpVoxels values and leaves the others as they are. Error names file and line.
-void read_sparse_int16(const std::string& path, int16_t* voxels);
-void read_sparse_float(const std::string& path, float* voxels);
-void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits);  // voxel |= bits
+// Each writes the listed voxels of kOpenKbpVoxels values and leaves the others as they are, or makes them 0: shortly
+// before the voxels around them are written, while they are in the cache. Error names file and line.
+enum class Others { kStay, kBecomeZero };
+void read_sparse_int16(const std::string& path, int16_t* voxels, Others others);
+void read_sparse_float(const std::string& path, float* voxels, Others others);
+void read_sparse_mask(const std::string& path, uint16_t* voxels, uint16_t bits, Others others);  // voxel |= bits
 
 }  // namespace vox

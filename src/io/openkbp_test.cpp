@@ -53,8 +53,8 @@ TEST_F(OpenKbp, ValuesEqualThoseOfAPlainReader) {
   const char* kFloats[] = {"0.0", "7.675", "79.997", "12.5", "100.0", "3", "0.001", "1e-3", "66.12345678", "5.0\r"};
   const char* kInts[] = {"18.0", "1.0", "4095.0", "32743.0", "0.0", "1013.0", "7", "250.00", "-3.0", "12.0\r"};
   std::string floats = ",data\n", ints = ",data\n", mask = ",data\n";
-  std::vector<float> float_truth(kOpenKbpVoxels), floats_read(kOpenKbpVoxels);
-  std::vector<int16_t> int_truth(kOpenKbpVoxels), ints_read(kOpenKbpVoxels);
+  std::vector<float> float_truth(kOpenKbpVoxels), floats_read(kOpenKbpVoxels, 7);
+  std::vector<int16_t> int_truth(kOpenKbpVoxels), ints_read(kOpenKbpVoxels, 7);
   std::vector<uint16_t> mask_truth(kOpenKbpVoxels), mask_read(kOpenKbpVoxels);
   for (const int64_t index : random_indices(600)) {
     const int64_t kinds = random_.chance(0.9) ? 5 : 10;  // mostly as the challenge writes them: four at once
@@ -67,9 +67,9 @@ TEST_F(OpenKbp, ValuesEqualThoseOfAPlainReader) {
     int_truth[at] = static_cast<int16_t>(std::stod(whole_value));
     mask_truth[at] = 4;
   }
-  read_sparse_float(put("f.csv", floats), floats_read.data());
-  read_sparse_int16(put("i.csv", ints), ints_read.data());
-  read_sparse_mask(put("m.csv", mask), mask_read.data(), 4);
+  read_sparse_float(put("f.csv", floats), floats_read.data(), Others::kBecomeZero);
+  read_sparse_int16(put("i.csv", ints), ints_read.data(), Others::kBecomeZero);
+  read_sparse_mask(put("m.csv", mask), mask_read.data(), 4, Others::kStay);
   EXPECT_TRUE(floats_read == float_truth);
   EXPECT_TRUE(ints_read == int_truth);
   EXPECT_TRUE(mask_read == mask_truth);
@@ -91,7 +91,7 @@ TEST_F(OpenKbp, WhatIsNoSuchFileIsRefusedByASentence) {
                                                       {",data\n123456789,1.0\n", "index"}};
   for (const auto& [text, word] : kBad) {
     try {
-      read_sparse_int16(put("bad.csv", text), voxels.data());
+      read_sparse_int16(put("bad.csv", text), voxels.data(), Others::kStay);
       ADD_FAILURE() << "accepted: " << text;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();

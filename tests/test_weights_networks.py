@@ -1,0 +1,176 @@
+"""Networks recognised by names and shapes, computing what the originals compute; Keras's files; UpKern."""
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from weight_files import assert_computes, forward, show, wrapped
+
+
+def random_monai(draw):
+    nets = pytest.importorskip("monai.networks.nets")
+    torch.manual_seed(draw.randrange(2**31))
+    channels, classes = draw.choice([1, 2]), draw.choice([1, 3])
+    widths = [draw.choice([4, 6, 8]) * 2**i for i in range(3)]
+    choices = {
+        "monai_unet": lambda: nets.UNet(3, channels, classes, widths, (2, 2), kernel_size=draw.choice([3, 5]),
+                                        num_res_units=draw.choice([0, 1, 2]), norm=draw.choice(["BATCH", "INSTANCE"])),
+        "monai_basic_unet3d": lambda: nets.BasicUNet(
+            3, channels, classes, [4 * draw.randrange(1, 4) for _ in range(6)],
+            upsample=draw.choice(["deconv", "nontrainable", "pixelshuffle"])),
+        "dynunet": lambda: nets.DynUNet(
+            3, channels, classes, [[3, 3, 3], [draw.choice([1, 3]), 3, 3], [3, 3, 3]], [1, [draw.choice([1, 2]), 2, 2], 2],
+            [[2, 2, 2], [2, 2, 2]], filters=widths, res_block=draw.random() < 0.5, trans_bias=draw.random() < 0.5,
+            deep_supervision=draw.random() < 0.5, deep_supr_num=1),
+    }
+    name = draw.choice(list(choices))
+    network = choices[name]()
+    if name == "dynunet":  # its kernels upwards are the strides
+        strides = network.strides[1:]
+        network = nets.DynUNet(3, channels, classes, network.kernel_size, network.strides, strides, filters=widths,
+                               res_block=network.conv_block.__name__ == "UnetResBlock", trans_bias=network.trans_bias,
+                               deep_supervision=network.deep_supervision, deep_supr_num=1)
+    for buffer_name, buffer in network.named_buffers():
+        if buffer_name.endswith("running_mean"):
+            buffer.normal_()
+        elif buffer_name.endswith("running_var"):
+            buffer.uniform_(0.5, 2)
+    return name, channels, network.eval()
+
+
+@pytest.mark.parametrize("round_", range(4))
+def test_monai_networks_are_recognised_and_go_back_unchanged(voxloom, draw, tmp_path, round_):
+    name, channels, network = random_monai(draw)
+    torch.save(wrapped(draw, network.state_dict()), tmp_path / "w.pt")
+    said = voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors").stdout
+    assert f"recognised as {name}" in said
+    parameters = sum(p.numel() for p in network.parameters())
+    assert f"{parameters} parameters" in said
+    assert_computes(voxloom, tmp_path, tmp_path / "ours.safetensors", network, torch.randn(1, channels, 16, 16, 16))
+    voxloom("weights", "export", tmp_path / "ours.safetensors", "--output", tmp_path / "back.pt")
+    state = torch.load(tmp_path / "back.pt", weights_only=True)
+    assert {k: v.dtype for k, v in state.items()} == {k: v.dtype for k, v in network.state_dict().items()}
+    network.load_state_dict(state, strict=True)
+    for key, tensor in network.state_dict().items():
+        assert torch.equal(state[key], tensor), key
+
+
+GOLDEN = {"mednext_k3": "mednext", "mednext_k3_grn": "mednext", "mednext_k5_ds": "mednext", "resenc_plain": "resenc_unet",
+          "resenc_se_ds": "resenc_unet", "rsunet_122": "rsunet", "rsunet_222_ds": "rsunet", "c3d_cascade": "cascade_unet"}
+NOT_IN_THE_WEIGHTS = {"rsunet_222_ds": ["activation=elu"]}
+
+
+@pytest.mark.parametrize("file", GOLDEN)
+def test_networks_of_other_packages_are_recognised(voxloom, draw, shared, tmp_path, file):
+    golden = load_file(shared / "data" / "golden_nets" / f"{file}.safetensors")
+    manifest = json.loads((shared / "data" / "golden_nets" / "manifest.json").read_text())
+    facts = next(c for c in manifest["configurations"] if c["name"] == file)
+    outputs = set(facts["outputs"])
+    weights = {k: v for k, v in golden.items() if not k.startswith("grad.") and k not in outputs}
+    torch.save({"state_dict": {f"model.{k}": v for k, v in weights.items()}}, tmp_path / "w.ckpt")
+    out = tmp_path / "ours.safetensors"
+    said = voxloom("weights", "import", tmp_path / "w.ckpt", "--output", out, *NOT_IN_THE_WEIGHTS.get(file, [])).stdout
+    assert f"recognised as {GOLDEN[file]}" in said
+    n, c, z, y, x = np.meshgrid(*[np.arange(s) for s in facts["input_shape"]], indexing="ij")
+    image = torch.from_numpy(np.sin(0.1 * (n + 1) * (c + 1) + 0.37 * z + 0.21 * y + 0.13 * x).astype(np.float32))
+    expected = golden["output"].numpy()
+    ours = forward(voxloom, tmp_path, out, image)
+    assert np.linalg.norm(ours - expected) < 1e-5 * np.linalg.norm(expected)
+    voxloom("weights", "export", out, "--output", tmp_path / "back.pt")
+    back = torch.load(tmp_path / "back.pt", weights_only=True)
+    assert all(torch.equal(back[name], tensor) for name, tensor in weights.items())
+
+
+def test_upkern_interpolates_kernels_as_the_original(voxloom, shared, tmp_path):
+    golden = load_file(shared / "data" / "golden_nets" / "mednext_k3.safetensors")
+    weights = {k: v for k, v in golden.items() if not k.startswith("grad.") and k != "output"}
+    torch.save(weights, tmp_path / "w.pt")
+    said = voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "k5.safetensors", "mednext_kernel=5")
+    assert "UpKern" in said.stdout
+    resized = load_file(tmp_path / "k5.safetensors")
+    assert resized.keys() == weights.keys()
+    for name, tensor in weights.items():
+        if tensor.ndim == 5 and tensor.shape[2] == 3:
+            tensor = torch.nn.functional.interpolate(tensor, size=(5, 5, 5), mode="trilinear")
+        assert torch.allclose(resized[name], tensor, atol=1e-6), name
+
+
+def openkbp_weights(draw, filters):
+    """Under our names and in torch's layout."""
+    torch.manual_seed(draw.randrange(2**31))
+    width = [filters * m for m in (1, 2, 4, 8, 8, 8)]
+    ins = [11, *width[:-1]]
+    state = {f"e.{i}.weight": torch.randn(width[i], ins[i], 4, 4, 4) * 0.1 for i in range(6)}
+    ups = [(width[5], width[4]), *[(2 * width[4 - i], width[3 - i]) for i in range(4)]]
+    state |= {f"d.{i}.weight": torch.randn(a, b, 4, 4, 4) * 0.1 for i, (a, b) in enumerate(ups)}
+    state |= {"o.weight": torch.randn(2 * width[0], 1, 4, 4, 4) * 0.1, "o.bias": torch.randn(1)}
+    for part, channels in [("eb", width[:5]), ("db", [b for _, b in ups])]:
+        for i, c in enumerate(channels):
+            state |= {f"{part}.{i}.weight": torch.rand(c) + 0.5, f"{part}.{i}.bias": torch.randn(c),
+                      f"{part}.{i}.running_mean": torch.randn(c), f"{part}.{i}.running_var": torch.rand(c) + 0.5}
+    return state
+
+
+def keras_layers(state, first):
+    """[(layer, {variable: array})] in the order in which Keras makes them; `first` numbers the first of each kind."""
+    named = lambda kind, i: kind if first + i == 0 else f"{kind}_{first + i}"
+    kernel = lambda t: t.permute(2, 3, 4, 1, 0).numpy()  # undone by transpose(4, 3, 0, 1, 2)
+    layers, norms = [], 0
+    norm = lambda p: {"gamma": state[f"{p}.weight"], "beta": state[f"{p}.bias"], "moving_mean": state[f"{p}.running_mean"],
+                      "moving_variance": state[f"{p}.running_var"]}
+    for part, count, kind in [("e", 6, "conv3d"), ("d", 5, "conv3d_transpose")]:
+        for i in range(count):
+            layers.append((named(kind, i), {"kernel": kernel(state[f"{part}.{i}.weight"])}))
+            if f"{part}b.{i}.weight" in state:
+                layers.append((named("batch_normalization", norms), norm(f"{part}b.{i}")))
+                norms += 1
+    layers.append((named("conv3d_transpose", 5), {"kernel": kernel(state["o.weight"]), "bias": state["o.bias"]}))
+    return layers
+
+
+@pytest.mark.parametrize("form", ["h5", "weights.h5", "keras"])
+def test_keras_files_of_the_dose_network_are_read(voxloom, draw, tmp_path, form):
+    import h5py
+    state = openkbp_weights(draw, draw.choice([1, 2]))
+    layers = keras_layers(state, draw.choice([0, 0, 9]) if form == "h5" else 0)
+    memory = io.BytesIO()
+    with h5py.File(memory, "w") as file:
+        for layer, variables in layers:
+            for number, (variable, values) in enumerate(variables.items()):
+                if form == "h5":
+                    file[f"model_weights/{layer}/{layer}/{variable}:0"] = np.asarray(values)
+                    file[f"optimizer_weights/Adam/m/{layer}/{variable}:0"] = np.asarray(values) * 0
+                else:
+                    file[f"layers/{layer}/vars/{number}"] = np.asarray(values)
+    path = tmp_path / f"model.{form}"
+    if form == "keras":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("metadata.json", "{}")
+            file.writestr("model.weights.h5", memory.getvalue())
+    else:
+        path.write_bytes(memory.getvalue())
+    assert len(show(voxloom, path)) == len(state)
+    said = voxloom("weights", "import", path, "--output", tmp_path / "ours.safetensors").stdout
+    assert "recognised as openkbp_unet" in said
+    ours = load_file(tmp_path / "ours.safetensors")
+    for name, tensor in state.items():
+        assert torch.equal(ours[name], tensor), name
+
+
+def test_the_dose_network_from_its_file_computes_the_recorded_output(voxloom, shared, tmp_path):
+    folder = shared / "data" / "openkbp" / "golden_unet"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    numbers = np.fromfile(folder / "weights_before.bin", np.float32)
+    state = {t["name"]: torch.from_numpy(numbers[t["offset_floats"]:][:int(np.prod(t["shape"]))].reshape(t["shape"]))
+             for t in manifest["tensors"]}
+    torch.save(state, tmp_path / "w.pt")
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors")
+    flat = np.arange(64**3, dtype=np.int64).reshape(64, 64, 64)
+    image = np.stack([np.stack([(flat * 7919 + b * 104729) % 4096,
+                                *[((flat // (3 + r) + b) % (11 + r)) == 0 for r in range(10)]]) for b in range(2)])
+    expected = np.fromfile(folder / "eval_output_before.bin", np.float32).reshape(2, 1, 64, 64, 64)
+    ours = forward(voxloom, tmp_path, tmp_path / "ours.safetensors", torch.from_numpy(image.astype(np.float32)))
+    assert np.linalg.norm(ours - expected) < 1e-5 * np.linalg.norm(expected)

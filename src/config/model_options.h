@@ -32,7 +32,7 @@ struct ModelOptions {
   std::string upsample = "deconv";
   bool conv_bias = true;
   bool trans_bias = false;
-  double dropout = 0;
+  double dropout = -1;  // -1: the architecture's own
   int64_t num_res_units = 2;
   bool residual = false;
   std::string squeeze_excitation = "none";
@@ -97,7 +97,11 @@ struct ModelOptions {
     v.field("conv_bias", conv_bias,
             {.meaning = "Biases of the convolutions of unet, resenc_unet, monai_unet and monai_basic_unet3d"});
     v.field("trans_bias", trans_bias, {.meaning = "Biases of the transposed convolutions of dynunet"});
-    v.field("dropout", dropout, {.meaning = "Share dropped in training", .min = 0, .max = 0.99});
+    v.field("dropout", dropout,
+            {.meaning = "Share dropped in training; auto is the architecture's own",
+             .min = 0,
+             .max = 0.99,
+             .named = NamedValue{"auto", -1}});
     v.field("num_res_units", num_res_units,
             {.meaning = "Convolutions of a residual unit of monai_unet; 0 has no residuals", .min = 0, .max = 64});
     v.field("residual", residual, {.meaning = "Residual blocks in dynunet"});

@@ -61,7 +61,7 @@ class FieldReader {
     return value.kind == Tree::Kind::kNull || (value.kind == Tree::Kind::kScalar && value.scalar == spec_.named->name);
   }
   bool read_item(const Tree& value, int64_t& out) const;
-  bool read_item(const Tree& value, double& out) const { return store(&out, value, read_number) && in_range(out); }
+  bool read_item(const Tree& value, double& out) const;
   bool read_item(const Tree& value, std::string& out) const;
   bool read_item(const Tree& value, Extent3& out) const;
   void read_struct(StructList& list, size_t index, const Tree& item) const;
@@ -78,6 +78,14 @@ bool FieldReader::read_item(const Tree& value, int64_t& out) const {
   }
   if (!store(&out, value, read_integer)) return false;
   return in_range(static_cast<double>(out)) || (spec_.named && out == spec_.named->value);
+}
+
+bool FieldReader::read_item(const Tree& value, double& out) const {
+  if (is_named(value)) {
+    out = static_cast<double>(spec_.named->value);
+    return true;
+  }
+  return store(&out, value, read_number) && in_range(out);
 }
 
 bool FieldReader::read_item(const Tree& value, std::string& out) const {

@@ -35,7 +35,10 @@ struct ToTree {
     const bool named = spec.named && spec.named->value == value;
     return scalar_tree(named ? spec.named->name : std::to_string(value));
   }
-  Tree of(double value) const { return scalar_tree(shortest(value)); }
+  Tree of(double value) const {
+    const bool named = spec.named && static_cast<double>(spec.named->value) == value;
+    return scalar_tree(named ? spec.named->name : shortest(value));
+  }
   Tree of(const std::string& value) const { return scalar_tree(value); }
   Tree of(const Extent3& value) const {
     const bool same = value.z == value.y && value.y == value.x;

@@ -43,7 +43,7 @@ std::vector<StagePlan> plan_stages(const ModelOptions& options, const StageDefau
   for (size_t s = 0; s < count; ++s) {
     StagePlan& stage = stages[s];
     stage.filters = filters[s];
-    stage.stride = s > 0 ? Extent3{2, 2, 2} : defaults.first_stride;
+    stage.stride = s > 0 ? defaults.stride : defaults.first_stride;
     if (!options.strides.empty()) stage.stride = options.strides[s];
     if (!options.kernels.empty()) stage.kernel = options.kernels[s];
     stage.convs = convs.empty() ? defaults.convs : convs[convs.size() == 1 ? 0 : s];

@@ -17,7 +17,7 @@ struct StagePlan {
 struct StageDefaults {
   std::vector<int64_t> filters;
   int64_t convs = 2;
-  Extent3 first_stride{1, 1, 1};
+  Extent3 first_stride{1, 1, 1}, stride{2, 2, 2};
 };
 
 // One number of filters is the width of the first stage: doubled from stage to stage up to nnU-Net's largest, 320.

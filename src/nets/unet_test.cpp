@@ -32,23 +32,6 @@ std::vector<at::Tensor> grads_of(const ModelOptions& options, const at::Tensor& 
   return grads;
 }
 
-TEST(Networks, EveryNetworkMakesLogitsOfTheImagesSizeAndRefusesOthers) {
-  for (const NetworkEntry& entry : all_networks()) {
-    ModelOptions options = small();
-    options.architecture = entry.name;
-    const auto network = make_network(options, 1);
-    const Extent3 d = network->divisor();
-    const at::Tensor image = at::randn({2, 2, 2 * d.z, 3 * d.y, 2 * d.x});
-    const auto logits = network->forward(image);
-    ASSERT_EQ(logits.size(), 1u) << entry.name;
-    EXPECT_EQ(logits[0].sizes(), at::IntArrayRef({2, 3, 2 * d.z, 3 * d.y, 2 * d.x})) << entry.name;
-    EXPECT_EQ(logits[0].scalar_type(), at::kFloat) << entry.name;
-    EXPECT_THROW(network->forward(at::randn({1, 2, 2 * d.z + 1, d.y, d.x})), Error) << entry.name;
-    EXPECT_THROW(network->forward(at::randn({1, 1, d.z, d.y, d.x})), Error) << entry.name;
-    EXPECT_GT(network->gmac({d.z, d.y, d.x}), 0) << entry.name;
-  }
-}
-
 TEST(Networks, AnUnknownNameNamesTheNearest) {
   ModelOptions options = small();
   options.architecture = "unett";

@@ -58,7 +58,7 @@ VolumeSource source_of_values(const std::string& name, DType dtype, std::vector<
 
 VolumeSource mask_source(const std::string& name, const std::string& path) {
   std::vector<uint16_t> mask(static_cast<size_t>(kOpenKbpVoxels), 0);
-  read_sparse_mask(path, mask.data(), 1);
+  read_sparse_mask(path, mask.data(), 1, Others::kBecomeZero);
   return source_of_values(name, DType::kUInt16, std::move(mask));
 }
 

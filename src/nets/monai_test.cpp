@@ -94,15 +94,19 @@ TEST(MonaiNetworks, HaveTheOriginalsParametersAndMultiplyAdds) {
     size.change(options);
     const auto network = make_network(options, 1);
     EXPECT_EQ(network->parameters().count(), size.parameters) << size.architecture;
-    if (size.gmac > 0) EXPECT_NEAR(network->gmac({112, 112, 112}), size.gmac, 0.05) << size.architecture;
+    if (size.gmac == 0) continue;
+    EXPECT_NEAR(network->gmac({112, 112, 112}), size.gmac, 0.05) << size.architecture;
   }
 }
 
 TEST(Networks, HalfPrecisionGivesNearlyTheSameLogitsInFloat32) {
   const at::NoGradGuard no_grad;
   for (const char* name : {"unet", "resenc_unet", "monai_unet", "monai_basic_unet3d", "dynunet"}) {
-    const auto network = make_network(narrow(name), 3);
-    const at::Tensor image = at::randn({1, 2, 16, 32, 16}), expected = network->forward(image)[0];
+    ModelOptions options = narrow(name);
+    options.convs_per_stage = {1};
+    const auto network = make_network(options, 3);
+    const Extent3 d = network->divisor();
+    const at::Tensor image = at::randn({1, 2, d.z, d.y, 2 * d.x}), expected = network->forward(image)[0];
     network->parameters().set_compute_type(at::kBFloat16);
     const at::Tensor half = network->forward(image)[0];
     EXPECT_EQ(half.scalar_type(), at::kFloat) << name;
@@ -128,7 +132,8 @@ TEST(ResencUNet, GatesOfEveryKindChangeTheOutputAndReachTheirWeights) {
       const bool has =
           std::string(layer) == "spatial" ? kind != std::string("channel") : kind != std::string("spatial");
       ASSERT_EQ(weight != nullptr, has) << kind << layer;
-      if (weight) EXPECT_GT(weight->value.grad().abs().sum().item<double>(), 0) << kind << layer;
+      if (!has) continue;
+      EXPECT_GT(weight->value.grad().abs().sum().item<double>(), 0) << kind << layer;
     }
     EXPECT_GT(network->gmac({8, 8, 8}), 0);
   }

@@ -228,7 +228,10 @@ Feature max_pool(const Feature& input, const PoolWindow& window) {
 
 Feature average_pool(const Feature& input, const PoolWindow& window) {
   return pooled(input, window, [&](const at::Tensor& values) {
-    return at::avg_pool3d(values, sizes(window.kernel), sizes(window.stride), sizes(window.padding), false, false);
+    const bool widens = values.is_cpu() && values.scalar_type() != at::kFloat;  // torch has no half kernel on the CPU
+    const at::Tensor read = widens ? values.to(at::kFloat) : values;
+    return at::avg_pool3d(read, sizes(window.kernel), sizes(window.stride), sizes(window.padding), false, false)
+        .to(values.scalar_type());
   });
 }
 

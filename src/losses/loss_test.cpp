@@ -354,6 +354,23 @@ TEST(Topology, AHoleAndASecondPieceCostTheSquaresOfTheirPersistence) {
   EXPECT_NEAR(c.total(at::logit(p)).item<double>(), expected, 1e-6);
 }
 
+TEST(Topology, MatchingDrawsAFeatureToTheOneOfTheLabelAtTheSamePlace) {
+  Case c;
+  c.loss.terms = {term("topology", {{"form", scalar("betti_matching")}, {"dimensions", scalar("0")}})};
+  c.loss.terms[0].every = 1;
+  c.targets.label = at::zeros({1, 1, 5, 5, 12}, at::kByte);
+  c.targets.label.narrow(4, 1, 3).fill_(1);  // one piece
+  at::Tensor p = at::full({1, 1, 5, 5, 12}, 0.1, at::kDouble);
+  p.narrow(4, 1, 3).fill_(0.6);  // where the label has it
+  p.narrow(4, 8, 2).fill_(0.9);  // and a stronger one where it has none
+  // The stronger piece never dies and is matched with the label's only piece, which never dies either; the other dies
+  // at 0.1. Counting would see the same; what differs is which voxels are drawn.
+  const double expected = 2 * (0.9 - 1) * (0.9 - 1) + (0.6 - 0.1) * (0.6 - 0.1);
+  EXPECT_NEAR(c.total(at::logit(p)).item<double>(), expected, 1e-6);
+  p.narrow(4, 8, 2).fill_(0.3);
+  EXPECT_NEAR(c.total(at::logit(p)).item<double>(), 2 * 0.4 * 0.4 + 0.2 * 0.2, 1e-6);
+}
+
 TEST(LossSet, RefusesWhatCannotWork) {
   Case c;
   c.loss.terms = {term("dicee")};

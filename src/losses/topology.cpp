@@ -1,7 +1,8 @@
 // Persistent homology as a loss (Hu et al. 2019): the components, tunnels and cavities of the probability map, as its
-// level falls from 1 to 0. The label says how many there should be; the most persistent ones are drawn towards a birth
-// at 1 and a death at 0, all others towards their own diagonal. Gradients go to the two voxels of each feature, which
-// come from the very map they are applied to.
+// level falls from 1 to 0. form persistence: the label says how many there should be; the most persistent ones are
+// drawn towards a birth at 1 and a death at 0, all others towards their own diagonal. form betti_matching (Stucki et
+// al. 2023): features of the map that are features of the label, at the same place, are drawn to the label's birth and
+// death instead. Gradients go to the two voxels of each feature, which come from the very map they are applied to.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -18,9 +19,13 @@ constexpr PersistenceOptions kFalling{.level = Level::kFalling, .construction = 
 class Topology : public Loss {
  public:
   struct Options {
+    std::string form = "persistence";
     std::vector<int64_t> dimensions{0, 2};
     bool background = false;
     void describe(Visitor& v) {
+      v.field("form", form,
+              {.meaning = "Count the features, or match them with those of the label",
+               .choices = {"persistence", "betti_matching"}});
       v.field("dimensions", dimensions,
               {.meaning = "0 components, 1 tunnels (costly), 2 cavities", .min = 0, .max = 2, .min_items = 1});
       v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
@@ -31,7 +36,8 @@ class Topology : public Loss {
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
     at::Tensor sum = p.sum() * 0;
-    for (const int64_t dimension : options_.dimensions) sum = sum + one_dimension(p, t, static_cast<int>(dimension));
+    const auto part = options_.form == "persistence" ? counted : matched;
+    for (const int64_t dimension : options_.dimensions) sum = sum + part(p, t, static_cast<int>(dimension));
     return sum / static_cast<double>(p.size(0) * p.size(1));
   }
   bool batch_wise(bool) const override { return false; }
@@ -50,11 +56,34 @@ class Topology : public Loss {
     return wanted;
   }
 
-  static at::Tensor index_of(const std::vector<int64_t>& places, const at::Device& device) {
-    return at::tensor(places, at::kLong).to(device);
+  static at::Tensor take(const at::Tensor& flat, const std::vector<int64_t>& places) {
+    return flat.index_select(0, at::tensor(places, at::kLong).to(flat.device()));
   }
 
-  static at::Tensor one_dimension(const at::Tensor& p, const at::Tensor& t, int dimension) {
+  static at::Tensor matched(const at::Tensor& p, const at::Tensor& t, int dimension) {
+    const ops::MatchedPlaces found = ops::matched_places(p, (t > 0.5).to(at::kFloat), dimension, Level::kFalling);
+    const at::Tensor flat_p = p.flatten(), flat_t = (t > 0.5).to(p.scalar_type()).flatten();
+    std::vector<bool> has_partner(found.first.birth.size());
+    std::vector<int64_t> of_p, of_t, born, died, never;
+    for (const auto& [a, b] : found.matches) {
+      has_partner[a] = true;
+      of_p.push_back(found.first.birth[a]);
+      of_t.push_back(found.second.birth[b]);
+      if (found.first.death[a] < 0 || found.second.death[b] < 0) continue;
+      of_p.push_back(found.first.death[a]);
+      of_t.push_back(found.second.death[b]);
+    }
+    for (size_t i = 0; i < has_partner.size(); ++i) {
+      if (has_partner[i]) continue;
+      const bool dies = found.first.death[i] >= 0;
+      (dies ? born : never).push_back(found.first.birth[i]);
+      if (dies) died.push_back(found.first.death[i]);
+    }
+    return 2 * (take(flat_p, of_p) - take(flat_t, of_t)).square().sum() +
+           (take(flat_p, born) - take(flat_p, died)).square().sum() + take(flat_p, never).square().sum();
+  }
+
+  static at::Tensor counted(const at::Tensor& p, const at::Tensor& t, int dimension) {
     const ops::PairPlaces pairs = ops::persistence_places(p, dimension, kFalling);
     std::vector<int64_t> wanted = features_wanted(t, dimension);
     const at::Tensor flat = p.flatten();
@@ -81,10 +110,8 @@ class Topology : public Loss {
         to_zero.push_back(pairs.birth[i]);  // a component that never dies and should not be
       }
     }
-    const auto take = [&](const std::vector<int64_t>& places) {
-      return flat.index_select(0, index_of(places, flat.device()));
-    };
-    return (1 - take(to_one)).square().sum() + take(to_zero).square().sum() + (take(born) - take(died)).square().sum();
+    return (1 - take(flat, to_one)).square().sum() + take(flat, to_zero).square().sum() +
+           (take(flat, born) - take(flat, died)).square().sum();
   }
 
   Options options_;

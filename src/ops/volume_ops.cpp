@@ -120,24 +120,52 @@ at::Tensor signed_distance(const at::Tensor& mask, double limit) {
   return distance_to(mask, limit) - distance_to(mask.logical_not(), limit);
 }
 
+namespace {
+
+at::Tensor on_host(const at::Tensor& values) {
+  return values.detach().to(at::kCPU, at::kFloat).contiguous();
+}
+
+void append(PairPlaces& places, const std::vector<PersistencePair>& pairs, int64_t volume, int64_t voxels) {
+  for (const PersistencePair& pair : pairs) {
+    places.birth.push_back(volume * voxels + pair.birth);
+    places.death.push_back(pair.death == PersistencePair::kNever ? -1 : volume * voxels + pair.death);
+    places.volume.push_back(volume);
+  }
+}
+
+}  // namespace
+
 PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor host = values.detach().to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor host = on_host(values);
   const Extent3 extent = volume_extent(host);
-  const int64_t volumes = host.size(0) * host.size(1);
-  std::vector<std::vector<PersistencePair>> pairs(static_cast<size_t>(volumes));
+  std::vector<std::vector<PersistencePair>> pairs(static_cast<size_t>(host.size(0) * host.size(1)));
   for_each_volume(host, [&](int64_t i) {
     pairs[static_cast<size_t>(i)] =
-        persistence_pairs_cpu(host.data_ptr<float>() + i * extent.voxels(), extent, dimension, options);
+        persistence_pairs_cpu(host.const_data_ptr<float>() + i * extent.voxels(), extent, dimension, options);
   });
   PairPlaces places;
-  for (int64_t i = 0; i < volumes; ++i) {
-    for (const PersistencePair& pair : pairs[static_cast<size_t>(i)]) {
-      const int64_t start = i * extent.voxels();
-      places.birth.push_back(start + pair.birth);
-      places.death.push_back(pair.death == PersistencePair::kNever ? -1 : start + pair.death);
-      places.volume.push_back(i);
-    }
+  for (size_t i = 0; i < pairs.size(); ++i) append(places, pairs[i], static_cast<int64_t>(i), extent.voxels());
+  return places;
+}
+
+MatchedPlaces matched_places(const at::Tensor& first, const at::Tensor& second, int dimension, Level level) {
+  const at::Tensor a = on_host(first), b = on_host(second);
+  VOX_ASSERT(a.sizes() == b.sizes());
+  const Extent3 extent = volume_extent(a);
+  std::vector<PersistenceMatching> found(static_cast<size_t>(a.size(0) * a.size(1)));
+  for_each_volume(a, [&](int64_t i) {
+    const int64_t start = i * extent.voxels();
+    found[static_cast<size_t>(i)] = match_persistence_cpu(a.const_data_ptr<float>() + start,
+                                                          b.const_data_ptr<float>() + start, extent, dimension, level);
+  });
+  MatchedPlaces places;
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (const auto& [in_a, in_b] : found[i].matches)
+      places.matches.push_back({places.first.birth.size() + static_cast<size_t>(in_a),
+                                places.second.birth.size() + static_cast<size_t>(in_b)});
+    append(places.first, found[i].a, static_cast<int64_t>(i), extent.voxels());
+    append(places.second, found[i].b, static_cast<int64_t>(i), extent.voxels());
   }
   return places;
 }

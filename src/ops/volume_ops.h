@@ -2,11 +2,13 @@
 // its own yet, the soft skeleton is composed of torch's poolings and the others are computed on the CPU.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "kernels/persistence.h"
+#include "kernels/persistence_matching.h"
 #include "kernels/soft_skeleton.h"
 
 namespace at {
@@ -31,5 +33,12 @@ struct PairPlaces {
   std::vector<int64_t> volume;  // whose they are
 };
 PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options);
+
+// The same of two maps, voxels as vertices, and which features of both are the same one.
+struct MatchedPlaces {
+  PairPlaces first, second;
+  std::vector<std::array<size_t, 2>> matches;  // places in the two lists
+};
+MatchedPlaces matched_places(const at::Tensor& first, const at::Tensor& second, int dimension, Level level);
 
 }  // namespace vox::ops

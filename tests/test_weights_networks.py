@@ -49,7 +49,7 @@ def test_monai_networks_are_recognised_and_go_back_unchanged(voxloom, draw, tmp_
     assert f"recognised as {name}" in said
     parameters = sum(p.numel() for p in network.parameters())
     assert f"{parameters} parameters" in said
-    assert_computes(voxloom, tmp_path, tmp_path / "ours.safetensors", network, torch.randn(1, channels, 16, 16, 16))
+    assert_computes(voxloom, tmp_path, tmp_path / "ours.safetensors", network, torch.randn(1, channels, 16, 32, 16))
     voxloom("weights", "export", tmp_path / "ours.safetensors", "--output", tmp_path / "back.pt")
     state = torch.load(tmp_path / "back.pt", weights_only=True)
     assert {k: v.dtype for k, v in state.items()} == {k: v.dtype for k, v in network.state_dict().items()}

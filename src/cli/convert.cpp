@@ -1,4 +1,4 @@
-// voxloom convert INPUT OUTPUT [--dtype T] [--chunk Z,Y,X] [--codec C] [--orientation keep|RAS]
+// voxloom convert INPUT OUTPUT [--dtype T] [--chunk Z,Y,X] [--codec C] [--orientation keep|RAS] [--postprocess SPEC]
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <iostream>
@@ -9,14 +9,16 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "config/config.h"
 #include "io/format.h"
 #include "io/orientation.h"
+#include "post/post.h"
 
 namespace vox::cli {
 namespace {
 
 struct Arguments {
-  std::string input, output, dtype, codec, orientation = "keep";
+  std::string input, output, dtype, codec, orientation = "keep", postprocess;
   std::vector<int64_t> chunk;
 };
 
@@ -78,6 +80,38 @@ Volume turned_to_ras(const Volume& volume, const std::string& name) {
   return apply(volume, to_ras(*volume.info.affine));
 }
 
+// Probabilities (real values) are cut by the chain's first step; of labels, everything but 0 is foreground. The result
+// holds 0 and 1.
+Volume processed(const Volume& volume, const PostChain& chain, const std::string& name) {
+  VOX_CHECK(volume.info.channels == 1, name, " has ", volume.info.channels, " channels; --postprocess works on one");
+  PostVolume work{.extent = volume.info.extent, .probability = {}, .mask = {}};
+  const auto voxels = static_cast<size_t>(volume.info.voxels());
+  with_type(volume.info.dtype, [&](auto type) {
+    using T = decltype(type);
+    const T* const values = volume.as<T>();
+    if constexpr (std::is_floating_point_v<T>) work.probability.assign(values, values + voxels);
+    if constexpr (!std::is_floating_point_v<T>) {
+      work.mask.resize(voxels);
+      for (size_t i = 0; i < voxels; ++i) work.mask[i] = values[i] != 0;
+    }
+  });
+  chain.run(work);
+  VolumeInfo info = volume.info;
+  info.dtype = DType::kUInt8;
+  info.scale = 1;
+  info.offset = 0;
+  Volume out = allocate_volume(info);
+  std::copy(work.mask.begin(), work.mask.end(), out.data.as<uint8_t>());
+  return out;
+}
+
+// The same list as inference.postprocess of a recipe: [{name: threshold, level: 0.4}, {name: fill_holes}].
+PostChain parse_chain(const std::string& spec) {
+  if (spec.empty()) return PostChain({});
+  const std::string key = "inference.postprocess=";
+  return PostChain(parse_config("", std::filesystem::current_path(), {key + spec}).options.inference.postprocess);
+}
+
 void run(const Arguments& arguments) {
   const FormatEntry& format = format_to_write(arguments.output);
   const WriteOptions options = write_options(arguments);
@@ -85,8 +119,10 @@ void run(const Arguments& arguments) {
   VOX_CHECK(ras || arguments.orientation == "keep", "--orientation is keep or RAS, not \"", arguments.orientation,
             "\"");
   const DType wanted = arguments.dtype.empty() ? DType::kFloat32 : parse_dtype(arguments.dtype);
+  const PostChain chain = parse_chain(arguments.postprocess);
   ThreadPool pool(available_cpus());
   Volume volume = read_volume(arguments.input, &pool);
+  if (!chain.empty()) volume = processed(volume, chain, arguments.input);
   const bool scaled = volume.info.scale != 1 || volume.info.offset != 0;
   const bool changes_type = !arguments.dtype.empty() && (wanted != volume.info.dtype || scaled);
   if (changes_type || (scaled && !format.keeps_scale)) volume = cast(volume, wanted, arguments.input);
@@ -103,6 +139,8 @@ void define(CLI::App& command) {
   command.add_option("--chunk", arguments->chunk, "Z,Y,X in voxels of what is packed together")->delimiter(',');
   command.add_option("--codec", arguments->codec, "none, lzw, deflate, ...: what the format knows");
   command.add_option("--orientation", arguments->orientation, "keep, or RAS: turn the axes by the file's affine");
+  command.add_option("--postprocess", arguments->postprocess,
+                     "steps as in inference.postprocess, such as '[{name: threshold}, {name: fill_holes}]'");
   command.callback([arguments] { run(*arguments); });
 }
 

@@ -16,6 +16,7 @@
 #include "metrics/metric.h"
 #include "nets/registry.h"
 #include "patch/sampler.h"
+#include "post/post.h"
 #include "targets/target.h"
 
 namespace vox::cli {
@@ -104,6 +105,7 @@ const std::vector<Listing>& all_listings() {
       {"formats", "File formats of volumes", formats},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
       {"targets", "What a loss compares the prediction with", targets},
+      {"postprocess", "Steps applied to predictions", [] { return names_and_help(all_post_steps()); }},
       {"samplers", "Ways to choose where patches are cut", [] { return names_and_help(all_samplers()); }},
       {"commands", "Commands of this program", [] { return names_and_help(all_commands()); }},
       {"options", "Options of a recipe", options, kAboutOptions},

@@ -4,6 +4,16 @@
 
 namespace vox {
 
+struct PostOptions {  // inference.postprocess: [{name: threshold, level: 0.4}, ...]
+  std::string name;
+  Tree params;
+
+  void describe(Visitor& v) {
+    v.field("name", name, {.meaning = "Step, one of `voxloom list postprocess`; its own options stand beside it"});
+  }
+  bool operator==(const PostOptions&) const = default;
+};
+
 struct InferenceOptions {
   Extent3 window;  // zero: the patch size
   double overlap = 0.5;
@@ -11,6 +21,8 @@ struct InferenceOptions {
   double memory_gb = 4;
   int64_t batch_size = 1;
   double threshold = 0.5;
+  bool tta = false;
+  std::vector<PostOptions> postprocess;
 
   void describe(Visitor& v) {
     v.field("window", window,
@@ -30,6 +42,8 @@ struct InferenceOptions {
              .above_min = true});
     v.field("batch_size", batch_size, {.meaning = "Windows at once", .unit = "windows", .min = 1, .max = 65536});
     v.field("threshold", threshold, {.meaning = "Probability from which a voxel is foreground", .min = 0, .max = 1});
+    v.field("tta", tta, {.meaning = "Average over the eight mirrorings of each window"});
+    v.list("postprocess", postprocess, {.meaning = "Steps applied to the prediction of one class, in order"});
   }
   bool operator==(const InferenceOptions&) const = default;
 };

@@ -9,6 +9,7 @@
 #include "io/orientation.h"
 #include "kernels/gather.h"
 #include "nets/network.h"
+#include "post/post.h"
 
 namespace vox {
 namespace {
@@ -118,7 +119,8 @@ SlidingWindowOptions window_options(const Options& options) {
   return {.window = inference.window.voxels() > 0 ? inference.window : options.data.patch_size,
           .overlap = inference.overlap,
           .blend = blend_from_name(inference.blend),
-          .batch_size = std::max<int64_t>(1, inference.batch_size)};
+          .batch_size = std::max<int64_t>(1, inference.batch_size),
+          .mirrors = inference.tta};
 }
 
 Volume decode(const Logits& logits, const DecodeOptions& options) {
@@ -139,8 +141,35 @@ Volume decode(const Logits& logits, const DecodeOptions& options) {
   return volume;
 }
 
+namespace {
+
+// The chain works on the foreground of one class: from its probabilities where it cuts them itself, else from labels.
+Volume decode_and_process(const Logits& logits, const DecodeOptions& options, const PostChain& chain) {
+  if (chain.empty()) return decode(logits, options);
+  VOX_CHECK(logits.channels == 1 && !options.regression && options.output == Output::kLabels,
+            "inference.postprocess works on the labels of one class; leave it out for several classes, for regression, "
+            "and with --probabilities");
+  Volume labels = decode(logits, options);
+  PostVolume work{.extent = logits.extent, .probability = {}, .mask = {}};
+  const auto voxels = static_cast<size_t>(logits.extent.voxels());
+  if (chain.wants_probabilities()) {
+    work.probability.resize(voxels);
+    fill_probabilities(work.probability.data(), logits);
+  }
+  const std::vector<uint8_t> value = bytes_of_classes(options.class_values, 2);
+  uint8_t* const label = labels.data.as<uint8_t>();
+  work.mask.resize(voxels);
+  for (size_t i = 0; i < voxels; ++i) work.mask[i] = label[i] == value[1];
+  chain.run(work);
+  for (size_t i = 0; i < voxels; ++i) label[i] = value[work.mask[i]];
+  return labels;
+}
+
+}  // namespace
+
 void predict_cases(Network& network, const std::shared_ptr<Store>& store, const std::vector<int64_t>& cases,
                    const PredictOptions& options, const PredictProgress& progress) {
+  const PostChain chain(options.postprocess);
   SlidingWindowOptions window = options.window;
   window.window = network.round_up(window.window);
   for (const int64_t index : cases) {
@@ -150,7 +179,7 @@ void predict_cases(Network& network, const std::shared_ptr<Store>& store, const 
     };
     const Logits logits = predict_logits(network, case_source(store, index, window.window), window, windows_done);
     const VolumeInfo file = open_volume(one.images.front())->info();
-    const Volume volume = as_in_file(file, decode(logits, options.decode), options.orientation);
+    const Volume volume = as_in_file(file, decode_and_process(logits, options.decode, chain), options.orientation);
     const std::filesystem::path path = options.folder / (one.id + ".tif");
     write_volume(path.string(), volume, {.codec = "lzw"});
     if (progress.written) progress.written(one.id, path);

@@ -36,7 +36,8 @@ struct PredictOptions {
   std::filesystem::path folder;  // gets <id>.tif
   SlidingWindowOptions window;
   DecodeOptions decode;
-  std::string orientation = "keep";  // data.orientation: the result goes back to the axes of the file
+  std::vector<PostOptions> postprocess{};  // of a prediction of one class
+  std::string orientation = "keep";        // data.orientation: the result goes back to the axes of the file
 };
 struct PredictProgress {
   std::function<void(const std::string& id, int64_t done, int64_t total)> window;

@@ -95,6 +95,19 @@ at::Tensor read_windows(const WindowSource& source, const Extent3& window, const
   return batch;
 }
 
+// The outputs of mirrored windows, mirrored back, are averaged; one mirroring after the other, so that memory stays.
+at::Tensor forward_windows(Network& network, const at::Tensor& image, bool mirrors) {
+  at::Tensor sum = network.forward(image).front().to(at::kFloat);
+  if (!mirrors) return sum;
+  for (int chosen = 1; chosen < 8; ++chosen) {
+    std::vector<int64_t> axes;
+    for (int axis = 0; axis < 3; ++axis)
+      if (chosen >> axis & 1) axes.push_back(2 + axis);
+    sum += network.forward(image.flip(axes)).front().to(at::kFloat).flip(axes);
+  }
+  return sum / 8;
+}
+
 }  // namespace
 
 Blend blend_from_name(const std::string& name) {
@@ -135,7 +148,7 @@ Logits predict_logits(Network& network, const WindowSource& source, const Slidin
     const int64_t count = std::min(options.batch_size, total - first);
     const at::Tensor image = read_windows(source, window, begins.data() + first, count).to(device);
     const Span span("window");
-    const at::Tensor logits = network.forward(image).front().to(at::kCPU, at::kFloat).contiguous();
+    const at::Tensor logits = forward_windows(network, image, options.mirrors).to(at::kCPU).contiguous();
     const int64_t channels = logits.size(1);
     for (int64_t i = 0; i < count; ++i)
       blender.add(begins[static_cast<size_t>(first + i)],

@@ -22,6 +22,7 @@ struct SlidingWindowOptions {
   double overlap = 0.5;  // fraction of the window, each axis
   Blend blend = Blend::kGaussian;
   int64_t batch_size = 1;  // windows at once
+  bool mirrors = false;    // the mean over all eight mirrorings of each window
 };
 
 // First voxels, spread evenly so that the last window ends with the volume. Negative where the volume is smaller than

@@ -72,10 +72,12 @@ Dataset wanted_cases(const PredictRequest& request, const Options& options) {
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .decode = {}};
   if (request.overlap) options.window.overlap = *request.overlap;
+  options.window.mirrors = options.window.mirrors || request.tta;
   options.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
   options.decode.regression = trained.options.data.target == "regression";
   options.decode.threshold = request.threshold.value_or(trained.options.inference.threshold);
   options.orientation = trained.options.data.orientation;
+  if (!request.probabilities) options.postprocess = trained.options.inference.postprocess;
   options.decode.class_values = trained.state.class_values;
   return options;
 }

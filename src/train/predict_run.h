@@ -15,7 +15,7 @@ struct PredictRequest {
   std::string split;                         // or a split of the run's own data: train, validation, test
   std::filesystem::path output;              // gets <id>.tif
   std::optional<double> overlap, threshold;  // absent: as the recipe says
-  bool probabilities = false;
+  bool probabilities = false, tta = false;
   std::string device;
   std::function<void(const std::string& line)> say;
   std::function<void(const std::string& id, int64_t done, int64_t total)> window;

@@ -1,0 +1,54 @@
+#include "post/post.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace vox {
+
+#define VOX_POST(name) PostEntry name##_post();
+#include "post/steps.list"
+#undef VOX_POST
+
+const std::vector<PostEntry>& all_post_steps() {
+#define VOX_POST(name) name##_post(),
+  static const std::vector<PostEntry> entries{
+#include "post/steps.list"
+  };
+#undef VOX_POST
+  return entries;
+}
+
+namespace {
+
+const PostEntry& find_step(const std::string& name) {
+  std::vector<std::string> names;
+  for (const PostEntry& entry : all_post_steps()) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  const std::string meant = nearest(name, names);
+  throw Error(concat("postprocess: no step is called \"", name, "\"; there is ", join(names, ", "),
+                     meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
+}
+
+}  // namespace
+
+PostChain::PostChain(const std::vector<PostOptions>& steps) {
+  for (const PostOptions& options : steps) {
+    const PostEntry& entry = find_step(options.name);
+    VOX_CHECK(!entry.cuts || steps_.empty(), "postprocess: ", entry.name,
+              " cuts probabilities and can only be the first step");
+    cuts_first_ = cuts_first_ || entry.cuts;
+    steps_.push_back(entry.make(options.params));
+  }
+}
+
+void PostChain::run(PostVolume& volume) const {
+  VOX_CHECK(!cuts_first_ || !volume.probability.empty(),
+            "postprocess: the first step cuts probabilities, but the volume holds labels; leave it out");
+  VOX_CHECK(cuts_first_ || !volume.mask.empty(),
+            "postprocess: the volume holds probabilities; begin with threshold or hysteresis");
+  for (const PostStep& step : steps_) step(volume);
+}
+
+}  // namespace vox

@@ -1,0 +1,78 @@
+"""`convert --postprocess` against scipy, scikit-image and cc3d on random volumes."""
+import numpy as np
+import pytest
+from scipy import ndimage
+
+
+@pytest.fixture
+def probabilities(draw):
+    source = np.random.default_rng(draw.randrange(2**32))
+    shape = [draw.randrange(20, 40) for _ in range(3)]
+    smooth = ndimage.gaussian_filter(source.normal(size=shape), 1.5)
+    return ((smooth - smooth.min()) / np.ptp(smooth)).astype(np.float32)
+
+
+def process(voxloom, folder, values, spec):
+    np.save(folder / "in.npy", values)
+    voxloom("convert", folder / "in.npy", folder / "out.npy", "--postprocess", spec)
+    result = np.load(folder / "out.npy")
+    assert result.dtype == np.uint8 and result.shape == values.shape and set(np.unique(result)) <= {0, 1}
+    return result > 0
+
+
+def test_threshold_and_hysteresis_are_scikit_images(voxloom, draw, tmp_path, probabilities):
+    filters = pytest.importorskip("skimage.filters")
+    low = round(draw.uniform(0.3, 0.55), 3)
+    high = round(draw.uniform(low, 0.8), 3)
+    assert np.array_equal(process(voxloom, tmp_path, probabilities, f"[{{name: threshold, level: {low}}}]"), probabilities > low)
+    ours = process(voxloom, tmp_path, probabilities, f"[{{name: hysteresis, low: {low}, high: {high}, connectivity: 6}}]")
+    assert np.array_equal(ours, filters.apply_hysteresis_threshold(probabilities, low, high))
+
+
+def test_small_pieces_and_holes_are_scipys(voxloom, draw, tmp_path, probabilities):
+    cc3d = pytest.importorskip("cc3d")
+    mask = (probabilities > 0.6).astype(np.uint8)
+    connectivity, least = draw.choice([6, 18, 26]), draw.randrange(2, 200)
+    labels = cc3d.connected_components(mask, connectivity=connectivity)
+    sizes = np.bincount(labels.ravel())
+    expected = (labels > 0) & (sizes[labels] >= least)
+    spec = f"[{{name: remove_small, min_voxels: {least}, connectivity: {connectivity}}}]"
+    assert np.array_equal(process(voxloom, tmp_path, mask, spec), expected)
+    solid = (probabilities > 0.45).astype(np.uint8)
+    assert np.array_equal(process(voxloom, tmp_path, solid, "[{name: fill_holes}]"), ndimage.binary_fill_holes(solid))
+
+
+def test_a_chain_runs_in_its_order_and_bad_ones_are_refused(voxloom, tmp_path, probabilities):
+    spec = "[{name: threshold, level: 0.55}, {name: fill_holes}, {name: keep_largest}]"
+    filled = ndimage.binary_fill_holes(probabilities > 0.55)
+    labels, _ = ndimage.label(filled, np.ones((3, 3, 3)))
+    sizes = np.bincount(labels.ravel())[1:]
+    assert np.array_equal(process(voxloom, tmp_path, probabilities, spec), labels == 1 + np.argmax(sizes))
+    for spec, said in (("[{name: treshold}]", "threshold"), ("[{name: fill_holes}]", "begin with threshold"),
+                       ("[{name: threshold, level: 2}]", "level")):
+        result = voxloom("convert", tmp_path / "in.npy", tmp_path / "bad.npy", "--postprocess", spec, check=False)
+        assert result.returncode == 1 and said in result.stderr and not (tmp_path / "bad.npy").exists()
+
+
+def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path):
+    from training import write_training
+
+    recipe = write_training(tmp_path, draw, "inference: {postprocess: [{name: threshold, level: 0.5}, {name: keep_largest}]}\n")
+    run = tmp_path / "run"
+    voxloom("train", recipe, "--run", run, "training.max_epochs=1", "training.iterations_per_epoch=15", "model.out_channels=1")
+    image = tmp_path / "images" / "case_002.npy"
+    outputs = {}
+    for name, flags in {"labels": [], "plain": ["--probabilities"], "tta": ["--probabilities", "--tta"]}.items():
+        voxloom("predict", run, image, "--output", tmp_path / name, *flags)
+        voxloom("convert", tmp_path / name / "case_002.tif", tmp_path / f"{name}.npy")
+        outputs[name] = np.load(tmp_path / f"{name}.npy")
+    labels, count = ndimage.label(outputs["plain"] > 0.5, np.ones((3, 3, 3)))
+    if count > 0:
+        sizes = np.bincount(labels.ravel())[1:]
+        assert np.array_equal(outputs["labels"] > 0, labels == 1 + np.argmax(sizes))
+    assert not np.array_equal(outputs["plain"], outputs["tta"])
+    # A mirrored volume, predicted with all mirrorings, is the mirrored prediction, up to the placing of windows.
+    np.save(tmp_path / "flipped.npy", np.load(image)[::-1].copy())
+    voxloom("predict", run, tmp_path / "flipped.npy", "--output", tmp_path / "f", "--probabilities", "--tta")
+    voxloom("convert", tmp_path / "f" / "flipped.tif", tmp_path / "f.npy")
+    assert np.abs(np.load(tmp_path / "f.npy")[::-1] - outputs["tta"]).max() < 1e-3

@@ -84,11 +84,13 @@ def assert_computes_the_same(voxloom, draw, folder, network, options, patch, sam
     for attempt in range(attempts):
         image = torch.randn(samples, options["in_channels"], *patch)
         outputs, gradients, expected = run_original(exact, heads, image.double())
-        _, _, rounded = run_original(network, heads, image, gradients)
+        rounded_outputs, _, rounded = run_original(network, heads, image, gradients)
         ours, our_gradients = run_ours(voxloom, folder, image.numpy(), [g.numpy() for g in gradients], *flags)
-        for mine, output in zip(ours, outputs):
+        for mine, output, noisy in zip(ours, outputs, rounded_outputs):
             assert mine.shape == output.shape
-            assert relative(mine, output) < FORWARD, relative(mine, output)
+            # A batch norm over values that hardly differ makes rounding large, in the original too.
+            allowed = max(FORWARD, 4 * relative(noisy, output))
+            assert relative(mine, output) < allowed, (relative(mine, output), allowed)
         try:
             return assert_gradients_agree(our_gradients, expected, rounded)
         except AssertionError:

@@ -86,7 +86,7 @@ def test_monai_basic_unet3d_at_sizes_that_are_no_multiples(voxloom, draw, tmp_pa
         3, options["in_channels"], options["out_channels"], features,
         act=("LeakyReLU", {"negative_slope": 0.1, "inplace": True}) if activation == "auto" else activation,
         norm=("instance", {"affine": True}) if norm == "instance" else NORMS[norm], bias=options["conv_bias"], upsample=upsample)
-    patch = [draw.choice([32, 33, 35, 38]) for _ in range(3)]
+    patch = [draw.choice([32, 33, 35]) for _ in range(3)]
     assert_computes_the_same(voxloom, draw, tmp_path, network, options, patch, training=norm == "batch")
 
 

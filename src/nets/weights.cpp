@@ -129,8 +129,10 @@ Metadata describe(const ModelOptions& options) {
 
 ModelOptions model_options(const Metadata& metadata, const std::vector<std::string>& overrides) {
   const std::string section = "model.";
+  ModelOptions any;
+  any.file = "any";  // describe() leaves out what is empty
   std::set<std::string> known;
-  for (const auto& [key, value] : describe({})) known.insert(key);
+  for (const auto& [key, value] : describe(any)) known.insert(key);
   std::vector<std::string> all;
   for (const auto& [key, value] : metadata) {
     const std::string name = key.rfind(section, 0) == 0 ? key.substr(section.size()) : key;

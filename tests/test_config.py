@@ -39,7 +39,7 @@ def test_options_name_type_default_range_unit_and_meaning(voxloom):
         "key": "training.lr", "type": "number", "default": "0.001", "range": "above 0 to 1e+06", "unit": "",
         "meaning": rows["training.lr"]["meaning"]}
     assert rows["data.num_workers"]["default"] == "auto"
-    assert rows["model.filters"]["default"] == "32,64,128,256"
+    assert rows["model.filters"]["default"] == "[]"  # the architecture's own
     assert "bf16-mixed" in rows["training.precision"]["range"]
     assert all(row["meaning"] for row in rows.values())
     # Names that DESIGN.md's contract promises to others.

@@ -67,7 +67,7 @@ TEST(Read, ListsTakeOneValueToo) {
   EXPECT_THAT(options_of("model: {strides: [[1, 2, 2], 2]}").model.strides,
               ElementsAre(Extent3{1, 2, 2}, Extent3{2, 2, 2}));
   EXPECT_THAT(options_of("data: {images: ct.nii}").data.images, ElementsAre("ct.nii"));
-  EXPECT_THAT(error_of("model: {filters: []}"), HasSubstr("at least 1"));
+  EXPECT_THAT(error_of("augmentation: {flip: {axes: []}}"), HasSubstr("1 to 3 of them"));
   EXPECT_THAT(error_of("model: {filters: [8, big]}"), HasSubstr("a list of whole numbers from 1 to 65536"));
   EXPECT_THAT(error_of("training: {betas: 0.9}"), HasSubstr("exactly 2"));
 }

@@ -45,10 +45,13 @@ struct ToTree {
     if (same && spec.named && spec.named->value == value.z) return of(value.z);
     return list_tree({of(value.z), of(value.y), of(value.x)});
   }
+  // Texts and lists that are empty, as they are by default, are left out: a term fits on its line.
   static Tree struct_tree(StructList& list, size_t index) {
     Writer writer;
     list.describe(index, writer);
-    Tree item{.kind = Tree::Kind::kMap, .scalar = {}, .items = {}, .members = writer.values(), .where = {}};
+    Tree item{.kind = Tree::Kind::kMap, .scalar = {}, .items = {}, .members = {}, .where = {}};
+    for (const auto& [key, value] : writer.values())
+      if (value != scalar_tree("") && value != list_tree({})) item.members.emplace_back(key, value);
     if (const Tree* params = list.params(index))
       item.members.insert(item.members.end(), params->members.begin(), params->members.end());
     return item;

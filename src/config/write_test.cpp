@@ -95,6 +95,8 @@ Options random_options(uint64_t seed) {
   options.describe(randomizer);
   for (LossTerm& term : options.loss.terms) term.name += "loss";  // a name is never empty
   for (PreprocessStep& step : options.data.preprocess) step.name += "step";
+  for (PostOptions& step : options.inference.postprocess) step.name += "step";
+  for (TargetOptions& target : options.loss.targets) target.name += "target";
   return options;
 }
 
@@ -127,12 +129,12 @@ TEST(Differences, NameEachChangedOptionOnce) {
   const auto found = differences(before, after);
   ASSERT_EQ(found.size(), 4u);
   EXPECT_EQ(found[0].key, "model.filters");
-  EXPECT_EQ(found[0].before, "32,64,128,256");
+  EXPECT_EQ(found[0].before, "[]");
   EXPECT_EQ(found[0].after, "8,16");
   EXPECT_EQ(found[1].key, "data.num_workers");
   EXPECT_EQ(found[1].before, "auto");
   EXPECT_EQ(found[2].key, "loss.terms");
-  EXPECT_EQ(found[2].after, "{name: dice, weight: 1, every: 1, start_step: 0}");
+  EXPECT_EQ(found[2].after, "{name: dice, weight: 1, every: auto, start_step: 0, deep_supervision: true}");
   EXPECT_EQ(found[3].after, "0.5");
   EXPECT_TRUE(differences(before, before).empty());
 }

@@ -180,7 +180,7 @@ def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path,
         largest = max(np.linalg.norm(g) for g in expected.values())
         counted = [name for name in expected if np.linalg.norm(expected[name]) > 1e-4 * largest]
         moves = sensitivity(network, image, gradients, expected, generator)
-        if max(moves[name] for name in counted) < 0.01:
+        if counted and max(moves[name] for name in counted) < 0.01:  # else a dose that is 0 everywhere, or too rough
             break
     flags = ["--training"] + draw.choice([[], ["--channels-last"]])
     ours, grads = run(voxloom, tmp_path, weights, options, image.numpy(), [g.numpy() for g in gradients], *flags)

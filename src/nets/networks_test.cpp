@@ -58,6 +58,7 @@ ModelOptions toy(const std::string& name) {
       name == "unet" || name == "resenc_unet" || name == "dynunet" || name == "mednext" || name == "rsunet";
   if (name == "mednext" || name == "openkbp_unet" || name == "cascade_unet") options.filters = {2};
   if (name == "mednext") options.convs_per_stage = {1};
+  options.mednext_grn = true;
   if (name == "torchscript") options.file = script_file();
   return options;
 }
@@ -135,6 +136,28 @@ TEST_P(EveryNetwork, GivesTheSameValuesChannelsLast) {
   const at::Tensor before = network->forward(image)[0];
   network->parameters().to(at::MemoryFormat::ChannelsLast3d);
   EXPECT_TRUE(at::allclose(before, network->forward(image)[0], 1e-4, 1e-4));
+}
+
+TEST_P(EveryNetwork, ComputesInHalfPrecisionOrSaysThatItCannot) {
+  const auto network = make_network(options_, 1);
+  const at::Tensor image = image_for(*network, 2);
+  const at::Tensor whole = network->forward(image)[0];
+  network->parameters().set_compute_type(at::kBFloat16);
+  if (scripted_) {
+    EXPECT_THROW(network->forward(image), Error);
+    return;
+  }
+  const at::Tensor half = network->forward(image)[0];
+  EXPECT_EQ(half.scalar_type(), at::kFloat);
+  // Eight bits, through forty norms of few voxels each: near, not close.
+  EXPECT_LT((half - whole).norm().item<double>(), 0.3 * whole.norm().item<double>());
+  network->forward(image, {.training = true})[0].pow(2).mean().backward();
+  network->parameters().collect_grads();
+  for (const Parameter& p : network->parameters().all()) {
+    if (!p.grad.defined()) continue;
+    EXPECT_EQ(p.grad.scalar_type(), at::kFloat) << p.name();
+    EXPECT_TRUE(p.grad.isfinite().all().item<bool>()) << p.name();
+  }
 }
 
 TEST_P(EveryNetwork, LearnsOnePatchByHeart) {

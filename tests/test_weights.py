@@ -3,6 +3,7 @@ import collections
 import zipfile
 
 import pytest
+import tifffile
 import torch
 from safetensors.torch import load_file, save_file
 from weight_files import DTYPES, assert_computes, expected_of, forward, refusal, show, unet_weights, wrapped
@@ -166,3 +167,19 @@ def test_partial_takes_a_head_of_another_size_and_says_what_it_skipped(voxloom, 
 def test_weights_of_no_known_network_are_named(voxloom, tmp_path):
     torch.save({"fc.weight": torch.ones(2, 2)}, tmp_path / "w.pt")
     assert "fc.weight" in refusal(voxloom, tmp_path / "w.pt", "import")
+
+
+def test_imported_weights_predict_with_the_settings_they_were_given(voxloom, draw, tmp_path):
+    network = unet_weights(draw)
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    image = torch.randint(0, 255, (8, 16, 16), dtype=torch.uint8)
+    tifffile.imwrite(tmp_path / "case.tif", image.numpy())
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors",
+            "inference.window=8,16,16", "data.preprocess=[]")
+    voxloom("predict", tmp_path / "ours.safetensors", tmp_path / "case.tif", "--output", tmp_path / "out")
+    with torch.no_grad():
+        logits = network(image[None, None].float())[0]
+    margin = (logits[0] - logits[1]).abs().numpy()
+    labels = tifffile.imread(tmp_path / "out" / "case.tif")
+    decided = margin > 1e-3 * margin.max()
+    assert ((labels == logits.argmax(0).numpy()) | ~decided).all()

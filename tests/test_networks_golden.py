@@ -187,7 +187,9 @@ def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path,
     for mine, theirs in zip(ours, outputs):
         assert relative(mine, theirs.detach().numpy()) < 2e-5  # both round
     assert set(counted) <= set(grads)  # the others are cancelled by a norm, zero but for rounding
-    # Rounding alone turns some of a million ReLUs or maxima; there the golden files, far from any turn, are the proof.
-    turns = 0.02 if drawn in (draw_rsunet, draw_openkbp) else 0
+    # Rounding alone turns some of a million ReLUs or maxima, and sums of random signs feel each one: there only the size
+    # of the largest gradient is a measure, and the golden files, far from any turn, are the proof.
+    turns = drawn in (draw_rsunet, draw_openkbp)
     for name, gradient in grads.items():
-        assert relative(gradient.numpy(), expected[name], 1e-4 * largest) < max(1e-4, moves[name], turns), name
+        error = relative(gradient.numpy(), expected[name], largest if turns else 1e-4 * largest)
+        assert error < (0.01 if turns else max(1e-4, moves[name])), name

@@ -73,7 +73,8 @@ Optimizer::Optimizer(const TrainingOptions& options, ParameterSet& parameters, P
   impl_->on_cpu = parameters.device().is_cpu();
   if (options.ema > 0) parameters.start_ema();
   for (Parameter& parameter : parameters.all()) {
-    if (!parameter.spec.cancelled && is_trained(parameter.spec.kind)) state.slots.push_back(make_slot(state, parameter));
+    if (!parameter.spec.cancelled && is_trained(parameter.spec.kind))
+      state.slots.push_back(make_slot(state, parameter));
   }
 }
 

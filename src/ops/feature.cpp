@@ -27,7 +27,10 @@ at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
     case NormKind::kInstance:
       return at::instance_norm(raw, optional(norm.scale), optional(norm.shift), {}, {}, true, 0.1, norm.epsilon, cudnn);
     case NormKind::kGroup:
-      return at::group_norm(raw, norm.groups, optional(norm.scale), optional(norm.shift), norm.epsilon, cudnn);
+      // On the CPU torch's backward of a channels-last group norm crashes where its input, as an image, has no
+      // gradient.
+      return at::group_norm(raw.is_cpu() ? raw.contiguous() : raw, norm.groups, optional(norm.scale),
+                            optional(norm.shift), norm.epsilon, cudnn);
     case NormKind::kBatch: {
       // A segment that runs a second time must not move the running statistics twice.
       const bool moves = !norm.training || !recomputing();

@@ -1,6 +1,6 @@
 #include "cli/weights_file.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,7 +1,8 @@
 // voxloom weights forward FILE INPUT.npy OUTPUT.npy [key=value ...]
 #include "cli/weights_forward.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -98,7 +99,7 @@ void write_gradients(Network& network, const std::vector<at::Tensor>& outputs, c
 
 void run_forward(const Arguments& arguments) {
   const std::unique_ptr<Network> network = load_network(arguments);
-  const at::AutoGradMode with_gradients(!arguments.gradients.empty());
+  const c10::AutoGradMode with_gradients(!arguments.gradients.empty());
   const at::Tensor image = read_array(arguments.input).to(network->parameters().device());
   const std::vector<at::Tensor> outputs =
       network->forward(image, {.training = arguments.training, .all_heads = arguments.all_heads});

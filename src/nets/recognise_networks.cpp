@@ -155,7 +155,8 @@ Strings infer_dynunet(const ShapeView& shapes) {
                   option("strides", strides)};
   add_kernels(options, "kernels", kernels);
   if (shapes.any_ends_with(".norm1.running_mean")) options.push_back("norm=batch");
-  if (shapes.has("input_block.conv3.conv.weight")) options.push_back("residual=true");
+  // The first block has no such convolution where it keeps its channels; the bottleneck always changes something.
+  if (shapes.has("bottleneck.conv3.conv.weight")) options.push_back("residual=true");
   if (shapes.has("upsamples.0.transp_conv.conv.bias")) options.push_back("trans_bias=true");
   const int64_t heads = shapes.count("deep_supervision_heads.", ".conv.conv.weight");
   if (heads > 0) options.push_back("deep_supervision=true");

@@ -1,21 +1,27 @@
 """Training: against PyTorch with the same batches, and what it promises about batches, bad steps and its command line."""
 import json
+import re
 
 import numpy as np
 import pytest
 import tifffile
 import torch
+import yaml
 from dynamic_network_architectures.architectures.unet import PlainConvUNet
 from safetensors.torch import load_file
 from training import checkpoint, dice, record, rows, tensors, write_training
 
 
+def plain_network(filters):
+    return PlainConvUNet(1, len(filters), filters, torch.nn.Conv3d, 3, [1] + [2] * (len(filters) - 1), 2, 1, 2,
+                         conv_bias=True, norm_op=torch.nn.InstanceNorm3d,
+                         norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=torch.nn.LeakyReLU,
+                         nonlin_kwargs={"inplace": True})
+
+
 def peer_network(weights, filters):
     """nnU-Net's own network with the weights that a run started from."""
-    network = PlainConvUNet(1, len(filters), filters, torch.nn.Conv3d, 3, [1] + [2] * (len(filters) - 1), 2, 1, 2,
-                            conv_bias=True, norm_op=torch.nn.InstanceNorm3d,
-                            norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=torch.nn.LeakyReLU,
-                            nonlin_kwargs={"inplace": True})
+    network = plain_network(filters)
     missing, unexpected = network.load_state_dict(weights, strict=False)
     assert not unexpected and all("decoder.encoder" in name or "all_modules" in name for name in missing)
     return network
@@ -195,3 +201,40 @@ def test_validation_by_sliding_window(voxloom, draw, tmp_path):
     assert float(rows(tmp_path / "run", "val")[-1]["dice"]) == pytest.approx(expected, abs=1e-6)
     assert list((tmp_path / "run" / "images").glob("*.png"))
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_dry_run_shows_the_layers_and_what_a_step_needs(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    shown = voxloom("train", recipe, "--dry-run", "model.in_channels=1", "model.out_channels=2").stdout
+    assert yaml.safe_load(shown)["model"]["filters"] == [4, 8]  # the table is a comment
+    table = [line.split()[1:] for line in shown.splitlines() if line.startswith("# ") and line.endswith(tuple("0123456789"))]
+    layers = {name: (output, int(parameters), float(gmac)) for name, output, parameters, gmac in
+              (row for row in table if len(row) == 4)}
+    # 4 channels in, 8 out, 3^3 kernels and biases, on 2 samples of 8^3 places
+    assert layers["encoder.stages.1.0.convs.0.conv"] == ("2x8x8x8x8", 27 * 4 * 8 + 8, round(2 * 27 * 4 * 8 * 8**3 * 1e-9, 3))
+    assert layers["decoder.seg_layers.0"][1] == 4 * 2 + 2
+    assert "memory about" in shown
+    refused = voxloom("train", recipe, "--dry-run", "data.patch_size=15").stdout
+    assert "# no table of layers" in refused and "multiples of 2x2x2" in refused and yaml.safe_load(refused)
+
+
+def test_the_memory_of_activations_is_what_pytorch_keeps(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    filters = [8, 16, 32]
+    shown = voxloom("train", recipe, "--dry-run", "model.in_channels=1", "model.out_channels=1", "data.patch_size=32",
+                    f"model.filters={filters}").stdout
+    counted = re.search(r"activations ([\d.]+) MiB", shown)
+    network = plain_network(filters)
+    kept = {}
+
+    def keep(tensor):  # the graph holds it, so that no two share an address
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    image = torch.randn(2, 1, 32, 32, 32)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = network(image)
+    for held in (*network.parameters(), image):  # weights and the batch are counted elsewhere
+        kept.pop(held.untyped_storage().data_ptr(), None)
+    assert output.shape == image.shape
+    assert float(counted[1]) * 2**20 == pytest.approx(sum(kept.values()), rel=0.15)

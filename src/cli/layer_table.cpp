@@ -50,9 +50,7 @@ std::string memory_line(const MemoryEstimate& memory) {
                 "\n");
 }
 
-}  // namespace
-
-std::string layer_table_text(const Options& options) {
+std::string table_text(const Options& options) {
   const bool assumed = options.model.in_channels == 0 || options.model.out_channels == 0;
   const ModelOptions model = resolve_model(options, std::max<int64_t>(1, options.model.in_channels), {0, 1});
   const std::unique_ptr<Network> network = make_network(model, 0);
@@ -73,6 +71,16 @@ std::string layer_table_text(const Options& options) {
   text += concat("# ", network->parameters().count(), " trained parameters with the norms; ",
                  format_number(table.gmac() / share, 2), " GMAC a sample forward\n");
   return text + memory_line(estimate_memory(options, network->parameters(), table));
+}
+
+}  // namespace
+
+std::string layer_table_text(const Options& options) {
+  try {
+    return table_text(options);
+  } catch (const Error& error) {
+    return concat("\n# no table of layers, and training would stop here: ", error.what(), "\n");
+  }
 }
 
 }  // namespace vox::cli

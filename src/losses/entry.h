@@ -20,6 +20,13 @@ LossEntry loss_entry(const std::string& name, const std::string& help, bool regr
   return entry;
 }
 
+struct RegionOptions {  // of losses that divide sums over regions
+  bool batch = false, background = false;
+  double smooth = 1e-5;
+  void describe(Visitor& v);
+  std::vector<int64_t> summed() const;  // the axes that are summed over
+};
+
 // Probabilities and targets [N, C, ...] of the classes that count, both zero where a voxel does not: the one channel
 // by sigmoid, or those of a softmax, without channel 0 unless `background`.
 struct Regions {

@@ -4,6 +4,16 @@
 
 namespace vox {
 
+void RegionOptions::describe(Visitor& v) {
+  v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
+  v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+  v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
+}
+
+std::vector<int64_t> RegionOptions::summed() const {
+  return batch ? std::vector<int64_t>{0, 2, 3, 4} : std::vector<int64_t>{2, 3, 4};
+}
+
 Regions regions_of(const LossInput& input, bool background) {
   const int64_t channels = input.logits.size(1);
   Regions regions{channels == 1 ? input.logits.sigmoid() : input.logits.softmax(1), input.target};

@@ -11,15 +11,12 @@ namespace {
 struct SkeletonOptions {
   int64_t iterations = 3;
   std::string erosion = "cross";
-  bool batch = false, background = false;
   void describe(Visitor& v) {
     v.field("iterations", iterations,
             {.meaning = "Erosions: half the thickness of what is skeletonised", .min = 1, .max = 100});
     v.field(
         "erosion", erosion,
         {.meaning = "Neighbours that erode: the six of the faces, as MONAI, or all 26", .choices = {"cross", "cube"}});
-    v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
-    v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
   }
   SoftSkeletonOptions kernel() const {
     return {static_cast<int>(iterations), erosion == "cross" ? SoftErosion::kCross : SoftErosion::kCube};
@@ -33,11 +30,11 @@ at::Tensor skeleton_of(const at::Tensor& values, const SkeletonOptions& options,
 
 class ClDice : public Loss {
  public:
-  struct Options : SkeletonOptions {
-    double smooth = 1;
+  struct Options : SkeletonOptions, RegionOptions {
+    Options() { smooth = 1; }
     void describe(Visitor& v) {
       SkeletonOptions::describe(v);
-      v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
+      RegionOptions::describe(v);
     }
   };
   ClDice(const Options& options, const LossContext&) : options_(options) {}
@@ -45,8 +42,7 @@ class ClDice : public Loss {
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
     const at::Tensor of_p = skeleton_of(p, options_, input), of_t = skeleton_of(t, options_, input);
-    std::vector<int64_t> summed{2, 3, 4};
-    if (options_.batch) summed.insert(summed.begin(), 0);
+    const std::vector<int64_t> summed = options_.summed();
     const double s = options_.smooth;
     const at::Tensor precision = ((of_p * t).sum(summed) + s) / (of_p.sum(summed) + s);
     const at::Tensor recall = ((of_t * p).sum(summed) + s) / (of_t.sum(summed) + s);
@@ -60,7 +56,13 @@ class ClDice : public Loss {
 
 class MorphSkeleton : public Loss {
  public:
-  using Options = SkeletonOptions;
+  struct Options : SkeletonOptions {
+    bool background = false;
+    void describe(Visitor& v) {
+      SkeletonOptions::describe(v);
+      v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+    }
+  };
   MorphSkeleton(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
@@ -109,21 +111,12 @@ class ErosionConsistency : public Loss {
 // Kirchhoff et al. 2024: the share of the label's skeleton that the prediction covers. The skeleton comes as a target.
 class SkeletonRecall : public Loss {
  public:
-  struct Options {
-    bool batch = false, background = false;
-    double smooth = 1e-5;
-    void describe(Visitor& v) {
-      v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
-      v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
-      v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
-    }
-  };
+  using Options = RegionOptions;
   SkeletonRecall(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, skeleton] = regions_of(input, options_.background);
-    std::vector<int64_t> summed{2, 3, 4};
-    if (options_.batch) summed.insert(summed.begin(), 0);
+    const std::vector<int64_t> summed = options_.summed();
     const at::Tensor covered = (p * skeleton).sum(summed), all = skeleton.sum(summed);
     return (1 - (covered + options_.smooth) / (all + options_.smooth)).mean();
   }

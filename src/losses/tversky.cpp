@@ -8,23 +8,19 @@ namespace {
 
 class Tversky : public Loss {
  public:
-  struct Options {
-    double alpha = 0.5, beta = 0.5, smooth = 1e-5;
-    bool batch = false, background = false;
+  struct Options : RegionOptions {
+    double alpha = 0.5, beta = 0.5;
     void describe(Visitor& v) {
       v.field("alpha", alpha, {.meaning = "Price of a false positive", .min = 0, .max = 100});
       v.field("beta", beta, {.meaning = "Price of a false negative", .min = 0, .max = 100});
-      v.field("smooth", smooth, {.meaning = "Added above and below the line", .min = 0, .above_min = true});
-      v.field("batch", batch, {.meaning = "Sums over the whole batch instead of each sample"});
-      v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+      RegionOptions::describe(v);
     }
   };
   Tversky(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
-    std::vector<int64_t> summed{2, 3, 4};
-    if (options_.batch) summed.insert(summed.begin(), 0);
+    const std::vector<int64_t> summed = options_.summed();
     const at::Tensor both = (p * t).sum(summed);
     const at::Tensor false_positives = p.sum(summed) - both, false_negatives = t.sum(summed) - both;
     const at::Tensor below = both + options_.alpha * false_positives + options_.beta * false_negatives;

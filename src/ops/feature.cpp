@@ -89,6 +89,23 @@ std::optional<at::Tensor> bias_that_counts(const ConvLayer& layer, const Epilogu
   return layer.bias;
 }
 
+struct Operands {
+  at::Tensor values, weight;
+  std::optional<at::Tensor> bias;
+};
+
+// A convolution computes in its weight's type; on the CPU, half precision rounds what goes in and out and computes in
+// float32. torch's own half-precision convolutions die on CPUs that advertise AMX without having it, take minutes for
+// some shapes, and read memory nobody wrote in the weight gradient of small volumes (2.13: 32 to 16 channels at 2^3).
+Operands operands(const at::Tensor& values, const ConvLayer& layer, const Epilogue& epilogue) {
+  Operands in{values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue)};
+  if (!values.is_cpu()) return in;
+  in.values = in.values.to(at::kFloat);
+  in.weight = in.weight.to(at::kFloat);
+  if (in.bias) in.bias = in.bias->to(at::kFloat);
+  return in;
+}
+
 Feature shape_alone(const at::Tensor& like, int64_t channels, const Extent3& size) {
   return Feature::plain(at::empty({like.size(0), channels, size.z, size.y, size.x}, like.options().device(at::kMeta)));
 }
@@ -175,10 +192,10 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
     const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
     return record_conv(values, layer, epilogue, {layer.weight.size(0), size, size});
   }
+  const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw =
-      at::conv3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
-                 sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
-  return Feature::plain(apply_to(raw, epilogue, true));
+      at::conv3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
+  return Feature::plain(apply_to(raw.to(layer.weight.scalar_type()), epilogue, true));
 }
 
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
@@ -191,10 +208,10 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
       size[a] = (values.size(a + 2) - 1) * g.stride[a] - 2 * padding[a] + g.kernel[a] + g.output_padding[a];
     return record_conv(values, layer, epilogue, {layer.weight.size(1) * g.groups, size, extent_of(values)});
   }
-  const at::Tensor raw =
-      at::conv_transpose3d(values.to(layer.weight.scalar_type()), layer.weight, bias_that_counts(layer, epilogue),
-                           sizes(g.stride), sizes(padding), sizes(g.output_padding), g.groups);
-  return Feature::plain(apply_to(raw, epilogue, true));
+  const Operands in = operands(values, layer, epilogue);
+  const at::Tensor raw = at::conv_transpose3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding),
+                                              sizes(g.output_padding), g.groups);
+  return Feature::plain(apply_to(raw.to(layer.weight.scalar_type()), epilogue, true));
 }
 
 Feature apply(const Feature& input, const Epilogue& epilogue) {

@@ -89,7 +89,7 @@ ModelOptions resolve_model(const Options& options, int64_t image_channels, const
 std::unique_ptr<Network> make_network_on(const at::Device& device, const ModelOptions& model,
                                          const TrainingOptions& training) {
   const Precision precision = parse_precision(training.precision);
-  apply_precision(precision, device);
+  apply_precision(precision);
   std::unique_ptr<Network> network = make_network(model, static_cast<uint64_t>(training.seed));
   network->parameters().to(device);
   network->parameters().set_compute_type(compute_type(precision));

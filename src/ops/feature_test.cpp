@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "ops/checkpoint.h"
 
 namespace vox::ops {
@@ -39,6 +41,24 @@ TEST(Feature, ConvolutionNormAndActivationAreTorchs) {
   const auto their_grads = torch::autograd::grad({(theirs * weights).sum()}, leaves);
   for (size_t i = 0; i < leaves.size(); ++i) {
     EXPECT_TRUE(at::allclose(our_grads[i], their_grads[i], 1e-4, 1e-4)) << i;
+  }
+}
+
+// torch's own bfloat16 weight gradient of this shape contains whatever lay in its scratch memory.
+TEST(Feature, HalfPrecisionGradientsOnTheCpuAreThoseOfTheRoundedValues) {
+  torch::manual_seed(5);
+  for (int trial = 0; trial < 20; ++trial) {
+    const at::Tensor input = at::randn({1, 32, 2, 2, 2}).to(at::kBFloat16).set_requires_grad(true);
+    const at::Tensor weight = at::randn({16, 32, 3, 3, 3}).to(at::kBFloat16).set_requires_grad(true);
+    const at::Tensor input32 = input.detach().to(at::kFloat).set_requires_grad(true);
+    const at::Tensor weight32 = weight.detach().to(at::kFloat).set_requires_grad(true);
+    for (const int64_t size : {1024, 16384, 262144}) at::full({size}, NAN);  // freed at once, for others to find
+    const at::Tensor ours = conv(Feature::plain(input), {weight, {}, {}}).materialize();
+    EXPECT_EQ(ours.scalar_type(), at::kBFloat16);
+    ours.sum().backward();
+    at::conv3d(input32, weight32, {}, at::IntArrayRef{1, 1, 1}, at::IntArrayRef{1, 1, 1}).sum().backward();
+    EXPECT_TRUE(at::allclose(weight.grad().to(at::kFloat), weight32.grad(), 0.01, 0.01));
+    EXPECT_TRUE(at::allclose(input.grad().to(at::kFloat), input32.grad(), 0.01, 0.1));
   }
 }
 

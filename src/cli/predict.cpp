@@ -1,5 +1,7 @@
 // voxloom predict RUN|CHECKPOINT INPUT... --output DIR
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -9,11 +11,27 @@
 namespace vox::cli {
 namespace {
 
+void sort_words(PredictRequest& request) {
+  const auto is_override = [](const std::string& word) {
+    return word.find('=') != std::string::npos && !std::filesystem::exists(word);
+  };
+  std::vector<std::string>& inputs = request.inputs;
+  std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(request.overrides), is_override);
+  std::erase_if(inputs, is_override);
+}
+
 void define(CLI::App& command) {
   auto request = std::make_shared<PredictRequest>();
-  command.add_option("model", request->model, "a run (its best checkpoint, else its last) or a checkpoint")->required();
-  command.add_option("input", request->inputs, "volumes to predict; a.tif,b.tif for the channels of one case");
+  command
+      .add_option("model", request->model,
+                  "a run (its best checkpoint, else its last) or a checkpoint; a,b averages several")
+      ->required();
+  command.add_option("input", request->inputs,
+                     "volumes to predict; a.tif,b.tif for the channels of one case; key=value changes an option");
   command.add_option("--output", request->output, "folder that gets <id>.tif")->required();
+  command.add_option("--also", request->also, "another run or checkpoint to average with; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--split", request->split, "train, validation or test: those cases of the run's own data");
   command.add_option("--overlap", request->overlap, "of neighbouring windows, 0 to below 1");
   command.add_option("--threshold", request->threshold, "of the foreground's probability");
@@ -21,6 +39,7 @@ void define(CLI::App& command) {
   command.add_flag("--probabilities", request->probabilities, "float32 probabilities instead of labels");
   command.add_option("--device", request->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.callback([request] {
+    sort_words(*request);
     request->say = [](const std::string& line) { std::cerr << line << '\n'; };
     predict_run(*request);
   });

@@ -27,7 +27,8 @@ constexpr std::array kRenamed{
 struct Reworded {  // a value by another name
   const char *key, *alias, *canonical;
 };
-constexpr std::array kReworded{Reworded{"training.precision", "amp", "16-mixed"}};
+constexpr std::array kReworded{Reworded{"training.precision", "amp", "16-mixed"},
+                               Reworded{"inference.tta", "true", "mirror"}, Reworded{"inference.tta", "false", "none"}};
 
 struct WithoutEffect {
   const char *name, *why;

@@ -21,7 +21,11 @@ struct InferenceOptions {
   double memory_gb = 4;
   int64_t batch_size = 1;
   double threshold = 0.5;
-  bool tta = false;
+  std::string tta = "none";
+  std::string mask;                // empty: none
+  std::vector<double> skip_below;  // empty: none
+  std::string format = "tif";
+  std::string submission = "none";
   std::vector<PostOptions> postprocess;
 
   void describe(Visitor& v) {
@@ -33,16 +37,31 @@ struct InferenceOptions {
              .named = NamedValue{"auto", 0}});
     v.field("overlap", overlap, {.meaning = "Share of a window that its neighbour covers", .min = 0, .max = 0.95});
     v.field("blend", blend,
-            {.meaning = "Weight of a voxel by its place in the window", .choices = {"gaussian", "constant"}});
+            {.meaning = "Weight of a voxel by its place in the window", .choices = {"gaussian", "constant", "bump"}});
     v.field("memory_gb", memory_gb,
-            {.meaning = "Bound of the memory that sums predictions",
+            {.meaning = "Bound of the memory for input, windows and sums of a prediction, the network's own aside",
              .unit = "GiB",
              .min = 0,
              .max = 1e6,
              .above_min = true});
-    v.field("batch_size", batch_size, {.meaning = "Windows at once", .unit = "windows", .min = 1, .max = 65536});
+    v.field("batch_size", batch_size,
+            {.meaning = "Windows, or variants of one by tta, at once", .unit = "windows", .min = 1, .max = 65536});
     v.field("threshold", threshold, {.meaning = "Probability from which a voxel is foreground", .min = 0, .max = 1});
-    v.field("tta", tta, {.meaning = "Average over the eight mirrorings of each window"});
+    v.field("tta", tta,
+            {.meaning = "Average over the eight mirrorings of each window, or over these and the quarter turns in the "
+                        "planes where the window is square",
+             .choices = {"none", "mirror", "mirror_rotate"}});
+    v.field("mask", mask,
+            {.meaning = "Windows that hold no voxel of this mask are skipped and predicted as 0: a file with {id} for "
+                        "the case, case (its data.mask), or channel:N of the image"});
+    v.field("skip_below", skip_below,
+            {.meaning = "Windows whose voxels, as the network sees them, all lie below this value are skipped and "
+                        "predicted as 0; empty is none",
+             .max_items = 1});
+    v.field("format", format, {.meaning = "Suffix of what is written: any format of `voxloom list formats`"});
+    v.field("submission", submission,
+            {.meaning = "Also write submission.zip as a challenge asks for it",
+             .choices = {"none", "vesuvius", "openkbp"}});
     v.list("postprocess", postprocess, {.meaning = "Steps applied to the prediction of one class, in order"});
   }
   bool operator==(const InferenceOptions&) const = default;

@@ -4,91 +4,19 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
+#include "infer/slab_input.h"
 #include "io/format.h"
-#include "io/orientation.h"
-#include "kernels/gather.h"
 #include "nets/network.h"
-#include "post/post.h"
+#include "volume/glob.h"
+#include "volume/unit.h"
 
 namespace vox {
 namespace {
 
-std::vector<uint8_t> bytes_of_classes(const std::vector<int64_t>& class_values, int64_t classes) {
-  std::vector<uint8_t> bytes;
-  for (int64_t i = 0; i < classes; ++i) {
-    const bool named = i < static_cast<int64_t>(class_values.size());
-    const int64_t value = named ? class_values[static_cast<size_t>(i)] : i;
-    VOX_CHECK(value >= 0 && value <= 255, "class ", i, " has the label ", value, "; labels are written as uint8");
-    bytes.push_back(static_cast<uint8_t>(value));
-  }
-  return bytes;
-}
-
-void fill_labels(uint8_t* out, const Logits& logits, const DecodeOptions& options) {
-  const float* values = logits.data.as<float>();
-  const int64_t voxels = logits.extent.voxels();
-  const std::vector<uint8_t> label = bytes_of_classes(options.class_values, std::max<int64_t>(2, logits.channels));
-  if (logits.channels == 1) {
-    const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
-    for (int64_t i = 0; i < voxels; ++i) out[i] = label[static_cast<double>(values[i]) > cut ? 1 : 0];
-    return;
-  }
-  for (int64_t i = 0; i < voxels; ++i) {
-    int64_t best = 0;
-    for (int64_t channel = 1; channel < logits.channels; ++channel)
-      if (values[channel * voxels + i] > values[best * voxels + i]) best = channel;
-    out[i] = label[static_cast<size_t>(best)];
-  }
-}
-
-void fill_probabilities(float* out, const Logits& logits) {
-  const float* values = logits.data.as<float>();
-  const int64_t voxels = logits.extent.voxels(), channels = logits.channels;
-  for (int64_t i = 0; i < voxels; ++i) {
-    if (channels == 1) {
-      out[i] = 1 / (1 + std::exp(-values[i]));
-      continue;
-    }
-    float largest = values[i], sum = 0;
-    for (int64_t channel = 1; channel < channels; ++channel) largest = std::max(largest, values[channel * voxels + i]);
-    for (int64_t channel = 0; channel < channels; ++channel)
-      sum += out[channel * voxels + i] = std::exp(values[channel * voxels + i] - largest);
-    for (int64_t channel = 0; channel < channels; ++channel) out[channel * voxels + i] /= sum;
-  }
-}
-
-// Where preprocessing changed the grid, the result goes back to the grid of the file by the nearest voxel.
-Volume on_grid_of(const VolumeInfo& file, Volume&& volume) {
-  volume.info.spacing = file.spacing;
-  volume.info.affine = file.affine;
-  if (volume.info.extent == file.extent) return std::move(volume);
-  VolumeInfo info = volume.info;
-  info.extent = file.extent;
-  Volume result = allocate_volume(info);
-  const int64_t item = size_of(info.dtype);
-  const auto source = [&](int64_t at, int axis) {
-    const double scale = static_cast<double>(volume.info.extent[axis]) / static_cast<double>(info.extent[axis]);
-    const int64_t nearest_index = static_cast<int64_t>(std::floor((static_cast<double>(at) + 0.5) * scale));
-    return std::clamp<int64_t>(nearest_index, 0, volume.info.extent[axis] - 1);
-  };
-  std::byte* out = result.data.data();
-  for (int64_t channel = 0; channel < info.channels; ++channel)
-    for (int64_t z = 0; z < info.extent.z; ++z)
-      for (int64_t y = 0; y < info.extent.y; ++y)
-        for (int64_t x = 0; x < info.extent.x; ++x, out += item) {
-          const int64_t row = (channel * volume.info.extent.z + source(z, 0)) * volume.info.extent.y + source(y, 1);
-          std::copy_n(volume.data.data() + (row * volume.info.extent.x + source(x, 2)) * item, item, out);
-        }
-  return result;
-}
-
-// As the file lies on disk: back from the axes that training saw.
-Volume as_in_file(const VolumeInfo& file, Volume&& volume, const std::string& orientation) {
-  if (orientation == "keep" || !file.affine) return on_grid_of(file, std::move(volume));
-  const Reorientation turn = to_ras(*file.affine);
-  return apply(on_grid_of(apply(file, turn), std::move(volume)), inverse(turn));
-}
+constexpr double kGiB = static_cast<double>(int64_t{1} << 30);
 
 std::string stem_of(const std::string& name) {
   std::string file = std::filesystem::path(name).filename().string();
@@ -99,20 +27,146 @@ std::string stem_of(const std::string& name) {
   return file;
 }
 
-}  // namespace
+struct Planned {  // one case, from its headers
+  Case item;
+  CaseUnits units;
+  std::string fingerprint;
+  std::filesystem::path path;
+  int64_t blending = 0, input = 0, whole = 0;  // bytes: sums and windows, the input, at the end
+  bool in_slabs = false;                       // the input is read as windows move on
+};
 
-WindowSource case_source(const std::shared_ptr<Store>& store, int64_t case_index, const Extent3& window) {
-  WindowSource source{.extent = store->facts(case_index).extent, .channels = store->image_channels(), .read = {}};
-  source.read = [store, case_index, window, extent = source.extent](const Extent3& begin, int64_t channel, float* out) {
-    GatherMap map;
-    map.origin = begin;
-    const GatherOptions options{.interpolation = Interpolation::kNearest, .padding = Padding::kEdge};
-    const Box3 box = intersect(source_box(map, window, options.interpolation), whole(extent));
-    const Block block = store->fetch(case_index, Role::kImage, channel, box);
-    gather_cpu({.data = out, .dtype = DType::kFloat32, .extent = window}, block.view, map, options);
-  };
-  return source;
+// Whole volumes beside the memory that making one takes for a while.
+int64_t whole_input_bytes(const CaseUnits& units) {
+  int64_t total = 0, passing = 0;
+  for (const Unit& unit : units.images) {
+    total += unit.stored.bytes();
+    passing = std::max(passing, unit.peak_bytes - unit.stored.bytes());
+  }
+  if (units.mask) total += units.mask->peak_bytes;
+  return total + passing + (int64_t{1} << 20);
 }
+
+class Prediction {
+ public:
+  Prediction(const std::vector<Network*>& networks, const DataOptions& data, ThreadPool& pool,
+             const PredictOptions& options, const PredictProgress& progress)
+      : networks_(networks), data_(data), pool_(pool), options_(options), progress_(progress), preprocess_(data) {
+    options_.window.window = common_window(networks, options.window.window);
+    data_.on_bad_case = "fail";
+  }
+
+  Planned plan(const Case& item) const {
+    Planned planned{.item = item, .units = open_case(item, data_, preprocess_), .fingerprint = {}, .path = {}};
+    const std::vector<Unit>& images = planned.units.images;
+    VOX_CHECK(static_cast<int64_t>(images.size()) == options_.input_channels, "the network takes ",
+              options_.input_channels, " channels but the input ", item.images.front(), " has ", images.size(),
+              "; write the channels of a case as a.tif,b.tif");
+    ContentHash hash;
+    hash.add(options_.fingerprint).add(item.id);
+    for (const Unit& image : images) hash.add(image.key);
+    planned.fingerprint = hash.hex();
+    planned.path = options_.folder / (item.id + "." + options_.output.format);
+    const WindowSource shape{.extent = images.front().stored.extent, .channels = options_.input_channels};
+    planned.blending = blending_bytes(shape, options_.window, options_.output_channels);
+    planned.input = whole_input_bytes(planned.units);
+    const int64_t slabs = slab_input_bytes(planned.units, options_.window.window.z);
+    const bool too_large = planned.blending + planned.input > options_.memory_bytes && slabs < planned.input;
+    planned.in_slabs = too_large && can_read_in_slabs(planned.units, data_, preprocess_);
+    if (planned.in_slabs) planned.input = slabs;
+    planned.whole = output_of(planned).whole_volume_bytes();
+    require_memory(planned);
+    return planned;
+  }
+
+  void run(const Planned& planned) const {
+    const std::string& id = planned.item.id;
+    if (is_finished(planned.path, planned.fingerprint)) {
+      say(concat(planned.path.string(), " is there already, from an earlier run of this command"));
+    } else {
+      predict(planned);
+    }
+    if (progress_.written) progress_.written(id, planned.path);
+  }
+
+ private:
+  CaseOutput output_of(const Planned& planned) const {
+    const Unit& first = planned.units.images.front();
+    return {planned.path, first.raw, first.stored.extent, options_.output_channels, options_.output};
+  }
+
+  void require_memory(const Planned& planned) const {
+    const int64_t least = std::max(planned.blending + planned.input, planned.whole);
+    const double least_gb = std::ceil(static_cast<double>(least) / kGiB * 1000) / 1000;
+    VOX_CHECK(least <= options_.memory_bytes, "case ", planned.item.id, " (", planned.item.images.front(),
+              "): inference.memory_gb is ", static_cast<double>(options_.memory_bytes) / kGiB, ", but ",
+              planned.units.images.front().stored.extent, " voxels by windows of ", options_.window.window, " need ",
+              least_gb, planned.whole == least ? ", because post-processing and another grid work on the whole" : "",
+              "; set inference.memory_gb=", least_gb, " or more");
+  }
+
+  void predict(const Planned& planned) const {
+    const CaseOutput output = output_of(planned);
+    PartFile part(planned.path, planned.fingerprint, output.part_info());
+    if (part.slices_done() > 0)
+      say(concat("case ", planned.item.id, " goes on at slice ", part.slices_done(), " of ",
+                 output.part_info().extent.z));
+    if (part.slices_done() < output.part_info().extent.z) predict_slices(planned, output, part);
+    output.finish(part, &pool_);
+    part.finish();
+  }
+
+  CaseInput input_of_case(const Planned& planned) const {
+    if (planned.in_slabs)
+      return input_in_slabs(planned.units, planned.item, preprocess_, options_.window.window.z, pool_);
+    DataOptions data = data_;
+    data.cache_gb = static_cast<double>(options_.memory_bytes - planned.blending) / kGiB;
+    Dataset alone;
+    alone.cases.push_back(planned.item);
+    alone.test.push_back(0);
+    return input_of(std::make_shared<Store>(alone, data, pool_), 0);
+  }
+
+  void predict_slices(const Planned& planned, const CaseOutput& output, PartFile& part) const {
+    const CaseInput input = input_of_case(planned);
+    const Extent3& window = options_.window.window;
+    WindowSource source = case_source(input, window, outside_of(data_));
+    source.skip_below = options_.skip_below;
+    skip_outside_mask(source, input, window, options_.mask);
+    SlabRun run{.first_slice = part.slices_done(), .write = {}};
+    run.write = [&](const Slab& slab) { part.write(slab.z_begin, slab.z_end, output.encode(slab).data()); };
+    run.written = [&](int64_t slices) { part.mark_done(slices); };
+    run.progress = [&](int64_t done, int64_t total) {
+      if (progress_.window) progress_.window(planned.item.id, done, total);
+    };
+    predict_slabs(networks_, source, options_.window, run);
+  }
+
+  void say(const std::string& line) const {
+    if (progress_.say) progress_.say(line);
+  }
+
+  const std::vector<Network*>& networks_;
+  DataOptions data_;
+  ThreadPool& pool_;
+  PredictOptions options_;
+  const PredictProgress& progress_;
+  const Preprocess preprocess_;
+};
+
+void submit(const std::vector<Planned>& all, const PredictOptions& options, const PredictProgress& progress) {
+  std::vector<std::filesystem::path> files;
+  for (const Planned& planned : all) {
+    files.push_back(planned.path);
+    if (options.submission != Submission::kOpenKbp) continue;
+    files.back() = options.folder / (planned.item.id + ".csv");
+    write_dose_csv(files.back(), planned.path, file_of_volume(planned.item.images.front()).string());
+  }
+  const std::filesystem::path zip = write_submission(options.folder, files);
+  if (progress.say) progress.say(concat("wrote ", zip.string()));
+}
+
+}  // namespace
 
 SlidingWindowOptions window_options(const Options& options) {
   const InferenceOptions& inference = options.inference;
@@ -120,70 +174,18 @@ SlidingWindowOptions window_options(const Options& options) {
           .overlap = inference.overlap,
           .blend = blend_from_name(inference.blend),
           .batch_size = std::max<int64_t>(1, inference.batch_size),
-          .mirrors = inference.tta};
+          .augment = augment_from_name(inference.tta)};
 }
 
-Volume decode(const Logits& logits, const DecodeOptions& options) {
-  const bool labels = options.output == Output::kLabels && !options.regression;
-  VOX_CHECK(options.threshold > 0 && options.threshold < 1, "the threshold is ", options.threshold,
-            "; it must lie between 0 and 1");
-  VolumeInfo info;
-  info.dtype = labels ? DType::kUInt8 : DType::kFloat32;
-  info.extent = logits.extent;
-  info.channels = labels ? 1 : logits.channels;
-  Volume volume = allocate_volume(info);
-  if (labels)
-    fill_labels(volume.data.as<uint8_t>(), logits, options);
-  else if (options.regression)
-    std::copy_n(logits.data.as<float>(), info.voxels(), volume.data.as<float>());
-  else
-    fill_probabilities(volume.data.as<float>(), logits);
-  return volume;
-}
-
-namespace {
-
-// The chain works on the foreground of one class: from its probabilities where it cuts them itself, else from labels.
-Volume decode_and_process(const Logits& logits, const DecodeOptions& options, const PostChain& chain) {
-  if (chain.empty()) return decode(logits, options);
-  VOX_CHECK(logits.channels == 1 && !options.regression && options.output == Output::kLabels,
-            "inference.postprocess works on the labels of one class; leave it out for several classes, for regression, "
-            "and with --probabilities");
-  Volume labels = decode(logits, options);
-  PostVolume work{.extent = logits.extent, .probability = {}, .mask = {}};
-  const auto voxels = static_cast<size_t>(logits.extent.voxels());
-  if (chain.wants_probabilities()) {
-    work.probability.resize(voxels);
-    fill_probabilities(work.probability.data(), logits);
-  }
-  const std::vector<uint8_t> value = bytes_of_classes(options.class_values, 2);
-  uint8_t* const label = labels.data.as<uint8_t>();
-  work.mask.resize(voxels);
-  for (size_t i = 0; i < voxels; ++i) work.mask[i] = label[i] == value[1];
-  chain.run(work);
-  for (size_t i = 0; i < voxels; ++i) label[i] = value[work.mask[i]];
-  return labels;
-}
-
-}  // namespace
-
-void predict_cases(Network& network, const std::shared_ptr<Store>& store, const std::vector<int64_t>& cases,
-                   const PredictOptions& options, const PredictProgress& progress) {
-  const PostChain chain(options.postprocess);
-  SlidingWindowOptions window = options.window;
-  window.window = network.round_up(window.window);
-  for (const int64_t index : cases) {
-    const Case& one = store->dataset().cases[static_cast<size_t>(index)];
-    const auto windows_done = [&](int64_t done, int64_t total) {
-      if (progress.window) progress.window(one.id, done, total);
-    };
-    const Logits logits = predict_logits(network, case_source(store, index, window.window), window, windows_done);
-    const VolumeInfo file = open_volume(one.images.front())->info();
-    const Volume volume = as_in_file(file, decode_and_process(logits, options.decode, chain), options.orientation);
-    const std::filesystem::path path = options.folder / (one.id + ".tif");
-    write_volume(path.string(), volume, {.codec = "lzw"});
-    if (progress.written) progress.written(one.id, path);
-  }
+void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,
+                   ThreadPool& pool, const PredictOptions& options, const PredictProgress& progress) {
+  require_submittable(options.submission, options.output, options.output_channels);
+  const Prediction prediction(networks, data, pool, options, progress);
+  std::vector<Planned> all;  // a wrong input is found before the first is computed
+  for (const Case& item : dataset.cases) all.push_back(prediction.plan(item));
+  for (const Planned& planned : all) prediction.run(planned);
+  if (options.submission != Submission::kNone) submit(all, options, progress);
+  for (const Planned& planned : all) forget_finished(planned.path);
 }
 
 Dataset dataset_of_inputs(const std::vector<std::string>& inputs) {

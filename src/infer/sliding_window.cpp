@@ -2,160 +2,264 @@
 
 #include <torch/torch.h>
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/queue.h"
 #include "base/span.h"
+#include "infer/slab_blend.h"
 #include "nets/network.h"
 
 namespace vox {
 namespace {
 
-std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap) {
-  if (size <= window) return {-((window - size) / 2)};
-  const double step = std::max(1.0, static_cast<double>(window) * (1 - overlap));
-  const int64_t count = static_cast<int64_t>(std::ceil(static_cast<double>(size - window) / step)) + 1;
-  const double even = static_cast<double>(size - window) / static_cast<double>(count - 1);
-  std::vector<int64_t> begins;
-  for (int64_t i = 0; i < count; ++i) begins.push_back(std::llround(even * static_cast<double>(i)));
-  return begins;
-}
+constexpr size_t kBatchesAhead = 1, kPiecesBehind = 1;  // beside the one at work on either side
+constexpr int64_t kPieceBytes = 4 << 20;                // of finished slices handed over at once
 
-std::vector<double> axis_weights(int64_t size, Blend blend) {
-  std::vector<double> weights(static_cast<size_t>(size), 1.0);
-  if (blend == Blend::kConstant) return weights;
-  const double centre = static_cast<double>(size - 1) / 2, sigma = static_cast<double>(size) / 8;
-  for (int64_t i = 0; i < size; ++i) {
-    const double offset = (static_cast<double>(i) - centre) / sigma;
-    weights[static_cast<size_t>(i)] = std::exp(-0.5 * offset * offset);
+struct Layer {  // windows of equal z
+  int64_t z = 0, next_z = 0;
+  std::vector<Extent3> begins;
+};
+
+// Those that touch a slice from `first_slice` on.
+std::vector<Layer> layers_of(const Extent3& volume, const SlidingWindowOptions& options, int64_t first_slice) {
+  std::vector<Layer> layers;
+  for (const Extent3& begin : window_begins(volume, options.window, options.overlap)) {
+    if (begin.z + options.window.z <= first_slice) continue;
+    if (layers.empty() || layers.back().z != begin.z) layers.push_back({begin.z, volume.z, {}});
+    layers.back().begins.push_back(begin);
   }
-  return weights;
+  for (size_t i = 0; i + 1 < layers.size(); ++i) layers[i].next_z = layers[i + 1].z;
+  return layers;
 }
 
-class Blender {
+struct WindowBatch {
+  std::vector<Extent3> begins;
+  at::Tensor image;            // undefined where no window is left
+  int64_t passed = 0;          // windows of the layer that are read or skipped by now
+  bool ends_layer = false;     // batches never hold windows of two layers: a continued run has the same ones
+  int64_t finished_until = 0;  // where it does: slices before this are finished
+};
+
+class Reader {  // of one layer after the other
  public:
-  Blender(const Extent3& extent, const Extent3& window, Blend blend)
-      : extent_(extent), window_(window), weights_(blend_weights(window, blend)), weight_sum_(extent.voxels() * 4) {
-    std::memset(weight_sum_.data(), 0, static_cast<size_t>(weight_sum_.size()));
-  }
+  Reader(const WindowSource& source, const SlidingWindowOptions& options, BoundedQueue<WindowBatch>& out)
+      : source_(source), options_(options), out_(out) {}
 
-  void add(const Extent3& begin, const float* logits, int64_t channels) {
-    if (sum_.channels == 0) start(channels);
-    const Box3 inside = intersect({begin, begin + window_}, whole(extent_));
-    const int64_t slices = inside.end.z - inside.begin.z;
-    at::parallel_for(0, slices * (channels + 1), 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) add_slice(begin, inside, logits, i / slices, inside.begin.z + i % slices);
-    });
-  }
-
-  Logits finish() {
-    float* sum = sum_.data.as<float>();
-    const float* weight = weight_sum_.as<float>();
-    const int64_t voxels = extent_.voxels();
-    at::parallel_for(0, sum_.channels * voxels, 1 << 16, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) sum[i] /= weight[i % voxels];
-    });
-    return std::move(sum_);
+  bool read(const Layer& layer) {  // false once nobody wants more
+    WindowBatch batch;
+    for (size_t i = 0; i < layer.begins.size(); ++i) {
+      if (wanted(layer.begins[i])) add(layer.begins[i], batch);
+      ++batch.passed;
+      const bool last = i + 1 == layer.begins.size();
+      if (!last && static_cast<int64_t>(batch.begins.size()) < options_.batch_size) continue;
+      batch.ends_layer = last;
+      batch.finished_until = layer.next_z;
+      if (batch.image.defined()) batch.image = batch.image.narrow(0, 0, static_cast<int64_t>(batch.begins.size()));
+      if (!out_.push(std::exchange(batch, {}))) return false;
+    }
+    return true;
   }
 
  private:
-  void start(int64_t channels) {
-    sum_ = {channels, extent_, Buffer(channels * extent_.voxels() * 4)};
-    std::memset(sum_.data.data(), 0, static_cast<size_t>(sum_.data.size()));
+  bool wanted(const Extent3& begin) const { return !source_.wanted || source_.wanted(begin); }
+
+  void add(const Extent3& begin, WindowBatch& batch) const {
+    const Span span("read window");
+    const Extent3& window = options_.window;
+    if (!batch.image.defined())
+      batch.image = at::empty({options_.batch_size, source_.channels, window.z, window.y, window.x});
+    const int64_t voxels = window.voxels(), place = static_cast<int64_t>(batch.begins.size()) * source_.channels;
+    float* const out = batch.image.data_ptr<float>() + place * voxels;
+    for (int64_t channel = 0; channel < source_.channels; ++channel)
+      source_.read(begin, channel, out + channel * voxels);
+    const auto reaches = [&](float value) { return value >= *source_.skip_below; };
+    if (source_.skip_below && std::none_of(out, out + source_.channels * voxels, reaches)) return;
+    batch.begins.push_back(begin);
   }
 
-  // Channel `channels` is the sum of the weights.
-  void add_slice(const Extent3& begin, const Box3& inside, const float* logits, int64_t channel, int64_t z) {
-    const bool is_weight = channel == sum_.channels;
-    float* out = is_weight ? weight_sum_.as<float>() : sum_.data.as<float>() + channel * extent_.voxels();
-    for (int64_t y = inside.begin.y; y < inside.end.y; ++y) {
-      const int64_t from = ((z - begin.z) * window_.y + (y - begin.y)) * window_.x - begin.x;
-      const int64_t to = (z * extent_.y + y) * extent_.x;
-      const float* values = logits + channel * window_.voxels();
-      for (int64_t x = inside.begin.x; x < inside.end.x; ++x) {
-        const float weight = weights_[static_cast<size_t>(from + x)];
-        out[to + x] += is_weight ? weight : weight * values[from + x];
+  const WindowSource& source_;
+  const SlidingWindowOptions& options_;
+  BoundedQueue<WindowBatch>& out_;
+};
+
+struct Piece {  // finished slices on their way out
+  int64_t z_begin = 0, z_end = 0;
+  at::Tensor logits;
+  bool may_start_here = false;  // a continued run may start behind it
+};
+
+class Stages {  // the threads before and behind the computation; they end with it, however it ends
+ public:
+  Stages(const std::vector<Layer>& layers, const WindowSource& source, const SlidingWindowOptions& options,
+         const SlabRun& run)
+      : reader_([this, &layers, &source, &options] { read_all(layers, source, options); }),
+        writer_([this, &run] { write_all(run); }) {}
+  ~Stages() {
+    batches.close();
+    pieces.close();
+    reader_.join();
+    if (writer_.joinable()) writer_.join();
+  }
+  void finish() {  // waits for the writer; what went wrong there is thrown here
+    pieces.close();
+    writer_.join();
+    if (write_error_) std::rethrow_exception(write_error_);
+  }
+
+  BoundedQueue<WindowBatch> batches{kBatchesAhead};
+  BoundedQueue<Piece> pieces{kPiecesBehind};
+
+ private:
+  void read_all(const std::vector<Layer>& layers, const WindowSource& source, const SlidingWindowOptions& options) {
+    try {
+      Reader reader(source, options, batches);
+      for (const Layer& layer : layers)
+        if (!reader.read(layer)) return;
+      batches.close();
+    } catch (...) {
+      batches.close(std::current_exception());
+    }
+  }
+  void write_all(const SlabRun& run) {
+    try {
+      while (const std::optional<Piece> piece = pieces.pop()) {
+        const Span span("write slices");
+        run.write({piece->z_begin, piece->z_end, piece->logits.size(0), piece->logits.const_data_ptr<float>()});
+        if (piece->may_start_here && run.written) run.written(piece->z_end);
       }
+    } catch (...) {
+      write_error_ = std::current_exception();
+      pieces.close();
     }
   }
 
-  Extent3 extent_, window_;
-  std::vector<float> weights_;
-  Buffer weight_sum_;
-  Logits sum_;
+  std::exception_ptr write_error_;
+  std::thread reader_, writer_;
 };
 
-at::Tensor read_windows(const WindowSource& source, const Extent3& window, const Extent3* begins, int64_t count) {
-  at::Tensor batch = at::empty({count, source.channels, window.z, window.y, window.x});
-  float* out = batch.data_ptr<float>();
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t channel = 0; channel < source.channels; ++channel, out += window.voxels())
-      source.read(begins[i], channel, out);
-  return batch;
+int64_t slices_a_piece(const Extent3& volume, int64_t channels) {
+  return std::clamp<int64_t>(kPieceBytes / (channels * volume.y * volume.x * 4), 1, volume.z);
 }
 
-// The outputs of mirrored windows, mirrored back, are averaged; one mirroring after the other, so that memory stays.
-at::Tensor forward_windows(Network& network, const at::Tensor& image, bool mirrors) {
-  at::Tensor sum = network.forward(image).front().to(at::kFloat);
-  if (!mirrors) return sum;
-  for (int chosen = 1; chosen < 8; ++chosen) {
-    std::vector<int64_t> axes;
-    for (int axis = 0; axis < 3; ++axis)
-      if (chosen >> axis & 1) axes.push_back(2 + axis);
-    sum += network.forward(image.flip(axes)).front().to(at::kFloat).flip(axes);
+class Computation {
+ public:
+  Computation(const std::vector<Network*>& networks, const WindowSource& source, const SlidingWindowOptions& options,
+              const SlabRun& run)
+      : networks_(networks),
+        source_(source),
+        options_(options),
+        run_(run),
+        variants_(variants_of(options.window, options.augment)),
+        layers_(layers_of(source.extent, options, run.first_slice)),
+        device_(networks.front()->parameters().device()),
+        taken_(std::max<int64_t>(0, layers_.empty() ? 0 : layers_.front().z)) {
+    for (const Layer& layer : layers_) total_ += static_cast<int64_t>(layer.begins.size());
   }
-  return sum / 8;
-}
+
+  void run() {
+    Stages stages(layers_, source_, options_, run_);
+    while (const std::optional<WindowBatch> batch = stages.batches.pop()) {
+      if (!batch->begins.empty()) compute(*batch);
+      done_ += batch->passed;
+      if (batch->ends_layer && !hand_over(batch->finished_until, stages.pieces)) break;
+      if (run_.progress) run_.progress(done_, total_);
+    }
+    stages.finish();
+  }
+
+ private:
+  void compute(const WindowBatch& batch) {
+    const Span span("window");
+    const at::Tensor output =
+        forward_variants(networks_, batch.image.to(device_), variants_, options_.batch_size).contiguous();
+    if (!blend_) blend_.emplace(source_.extent, options_.window, options_.blend, output.size(1), device_);
+    for (size_t i = 0; i < batch.begins.size(); ++i) blend_->add(batch.begins[i], output[static_cast<int64_t>(i)]);
+  }
+
+  // A first layer without a window tells nothing of the channels: one window of zeros does.
+  void make_blend() {
+    const Extent3& window = options_.window;
+    const at::Tensor nothing = at::zeros({1, source_.channels, window.z, window.y, window.x}).to(device_);
+    const int64_t channels = networks_.front()->forward(nothing).front().size(1);
+    blend_.emplace(source_.extent, window, options_.blend, channels, device_);
+  }
+
+  bool hand_over(int64_t until, BoundedQueue<Piece>& pieces) {
+    if (!blend_) make_blend();
+    const int64_t known = std::clamp(run_.first_slice, taken_, until);
+    if (known > taken_) blend_->drop(taken_, known);
+    taken_ = std::max(taken_, known);
+    while (taken_ < until) {
+      Piece piece{.z_begin = taken_, .logits = {}};
+      if (piece_slices_ == 0) piece_slices_ = slices_a_piece(source_.extent, channels());
+      piece.z_end = std::min(until, taken_ + piece_slices_);
+      piece.logits = blend_->take(piece.z_begin, piece.z_end).to(at::kCPU);
+      piece.may_start_here = piece.z_end == until;
+      taken_ = piece.z_end;
+      if (!pieces.push(std::move(piece))) return false;  // the writer failed, and will say so
+    }
+    return true;
+  }
+  int64_t channels() const { return blend_->channels(); }
+
+  const std::vector<Network*>& networks_;
+  const WindowSource& source_;
+  const SlidingWindowOptions& options_;
+  const SlabRun& run_;
+  const std::vector<Variant> variants_;
+  const std::vector<Layer> layers_;
+  const at::Device device_;
+  std::optional<SlabBlend> blend_;
+  int64_t taken_ = 0, piece_slices_ = 0, done_ = 0, total_ = 0;
+};
 
 }  // namespace
 
-Blend blend_from_name(const std::string& name) {
-  VOX_CHECK(name == "gaussian" || name == "constant", "inference.blend is \"", name, "\"; known: gaussian constant");
-  return name == "gaussian" ? Blend::kGaussian : Blend::kConstant;
+Extent3 common_window(const std::vector<Network*>& networks, Extent3 window) {
+  for (Extent3 before{}; before != window;) {
+    before = window;
+    for (const Network* network : networks) window = network->round_up(window);
+  }
+  return window;
 }
 
-std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap) {
-  VOX_CHECK(overlap >= 0 && overlap < 1, "the overlap of windows is ", overlap, "; it must be at least 0 and below 1");
-  std::vector<Extent3> begins;
-  for (const int64_t z : axis_begins(volume.z, window.z, overlap))
-    for (const int64_t y : axis_begins(volume.y, window.y, overlap))
-      for (const int64_t x : axis_begins(volume.x, window.x, overlap)) begins.push_back({z, y, x});
-  return begins;
+void predict_slabs(const std::vector<Network*>& networks, const WindowSource& source,
+                   const SlidingWindowOptions& options, const SlabRun& run) {
+  const at::NoGradGuard no_grad;
+  Computation(networks, source, options, run).run();
 }
 
-std::vector<float> blend_weights(const Extent3& window, Blend blend) {
-  constexpr double kSmallest = 1e-3;  // so that a voxel seen by one window's corner alone is still divided safely
-  const std::vector<double> z = axis_weights(window.z, blend), y = axis_weights(window.y, blend),
-                            x = axis_weights(window.x, blend);
-  std::vector<float> weights;
-  weights.reserve(static_cast<size_t>(window.voxels()));
-  for (const double at_z : z)
-    for (const double at_y : y)
-      for (const double at_x : x) weights.push_back(static_cast<float>(std::max(kSmallest, at_z * at_y * at_x)));
-  return weights;
+int64_t blending_bytes(const WindowSource& source, const SlidingWindowOptions& options, int64_t output_channels) {
+  const int64_t slice = source.extent.y * source.extent.x * 4, window = options.window.voxels() * 4;
+  const int64_t ring = (output_channels + 1) * std::min(source.extent.z, options.window.z) * slice;
+  const int64_t piece = slices_a_piece(source.extent, output_channels) * output_channels * slice;
+  const auto pieces = static_cast<int64_t>(kPiecesBehind) + 3, batches = static_cast<int64_t>(kBatchesAhead) + 2;
+  const int64_t outputs = 2 * options.batch_size * output_channels * window;
+  return ring + pieces * piece + batches * options.batch_size * source.channels * window + outputs + 2 * window;
 }
 
 Logits predict_logits(Network& network, const WindowSource& source, const SlidingWindowOptions& options,
                       const std::function<void(int64_t, int64_t)>& done) {
-  const at::NoGradGuard no_grad;
-  const Extent3 window = network.round_up(options.window);
-  const std::vector<Extent3> begins = window_begins(source.extent, window, options.overlap);
-  const int64_t total = static_cast<int64_t>(begins.size());
-  const at::Device device = network.parameters().device();
-  Blender blender(source.extent, window, options.blend);
-  for (int64_t first = 0; first < total; first += options.batch_size) {
-    const int64_t count = std::min(options.batch_size, total - first);
-    const at::Tensor image = read_windows(source, window, begins.data() + first, count).to(device);
-    const Span span("window");
-    const at::Tensor logits = forward_windows(network, image, options.mirrors).to(at::kCPU).contiguous();
-    const int64_t channels = logits.size(1);
-    for (int64_t i = 0; i < count; ++i)
-      blender.add(begins[static_cast<size_t>(first + i)],
-                  logits.const_data_ptr<float>() + i * channels * window.voxels(), channels);
-    if (done) done(first + count, total);
-  }
-  return blender.finish();
+  SlidingWindowOptions rounded = options;
+  rounded.window = network.round_up(options.window);
+  Logits result{0, source.extent, {}};
+  const int64_t slice = source.extent.y * source.extent.x;
+  const auto write = [&](const Slab& slab) {
+    if (result.channels == 0) {
+      result.channels = slab.channels;
+      result.data = Buffer(slab.channels * source.extent.voxels() * 4);
+    }
+    const int64_t values = (slab.z_end - slab.z_begin) * slice;
+    for (int64_t channel = 0; channel < slab.channels; ++channel)
+      std::copy_n(slab.logits + channel * values, values,
+                  result.data.as<float>() + channel * source.extent.voxels() + slab.z_begin * slice);
+  };
+  predict_slabs({&network}, source, rounded, {.write = write, .progress = done});
+  return result;
 }
 
 }  // namespace vox

@@ -85,8 +85,8 @@ TEST(SlidingWindow, BlendsBackToWhatOneWindowWouldGive) {
     };
     AddsOne network;
     network.parameters().add({.name = "unused", .shape = {1}});
-    for (const Blend blend : {Blend::kGaussian, Blend::kConstant}) {
-      const Logits logits = predict_logits(network, source, {window, 0.5, blend, 3});
+    for (const Blend blend : {Blend::kGaussian, Blend::kConstant, Blend::kBump}) {
+      const Logits logits = predict_logits(network, source, {window, 0.5, blend, 3, Augment::kMirrorRotate});
       ASSERT_EQ(logits.channels, 2);
       ASSERT_EQ(logits.extent, volume);
       const float* values = logits.data.as<float>();
@@ -96,6 +96,79 @@ TEST(SlidingWindow, BlendsBackToWhatOneWindowWouldGive) {
       }
     }
   }
+}
+
+WindowSource noise_source(const Extent3& volume, const Extent3& window, std::vector<float>* image) {
+  image->resize(static_cast<size_t>(volume.voxels()));
+  Random random(11, 0, kSynthStream);
+  for (float& value : *image) value = static_cast<float>(random.normal());
+  WindowSource source{.extent = volume, .channels = 1};
+  source.read = [volume, window, image](const Extent3& begin, int64_t, float* out) {
+    for (int64_t z = 0; z < window.z; ++z)
+      for (int64_t y = 0; y < window.y; ++y)
+        for (int64_t x = 0; x < window.x; ++x)
+          *out++ = (*image)[static_cast<size_t>(((begin.z + z) * volume.y + begin.y + y) * volume.x + begin.x + x)];
+  };
+  return source;
+}
+
+TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
+  const Extent3 volume{37, 12, 9}, window{8, 8, 8};
+  std::vector<float> image;
+  WindowSource source = noise_source(volume, window, &image);
+  AddsOne network;
+  network.parameters().add({.name = "unused", .shape = {1}});
+  const SlidingWindowOptions options{window, 0.7, Blend::kGaussian, 3};
+  const int64_t slice = volume.y * volume.x;
+  std::vector<int64_t> marks;
+  const auto run_from = [&](int64_t first) {
+    std::vector<float> values(static_cast<size_t>(2 * volume.voxels()), -7);
+    int64_t next = first;
+    SlabRun run{.first_slice = first, .write = {}};
+    run.write = [&](const Slab& slab) {
+      EXPECT_EQ(slab.z_begin, next);
+      next = slab.z_end;
+      const int64_t count = (slab.z_end - slab.z_begin) * slice;
+      for (int64_t channel = 0; channel < 2; ++channel)
+        std::copy_n(slab.logits + channel * count, count,
+                    values.begin() + channel * volume.voxels() + slab.z_begin * slice);
+    };
+    run.written = [&](int64_t slices) {
+      if (first == 0) marks.push_back(slices);
+    };
+    predict_slabs({&network}, source, options, run);
+    EXPECT_EQ(next, volume.z);
+    return values;
+  };
+  const std::vector<float> whole_run = run_from(0);
+  ASSERT_GT(marks.size(), 10U);
+  for (const int64_t mark : marks) {
+    const std::vector<float> later = run_from(mark);
+    for (int64_t channel = 0; channel < 2; ++channel) {
+      const int64_t from = channel * volume.voxels() + mark * slice, count = volume.voxels() - mark * slice;
+      EXPECT_TRUE(std::equal(later.begin() + from, later.begin() + from + count, whole_run.begin() + from)) << mark;
+    }
+  }
+}
+
+TEST(Slabs, AnErrorOfReaderOrWriterReachesTheCaller) {
+  const Extent3 volume{24, 8, 8}, window{8, 8, 8};
+  std::vector<float> image;
+  WindowSource source = noise_source(volume, window, &image);
+  AddsOne network;
+  network.parameters().add({.name = "unused", .shape = {1}});
+  const SlabRun fails{.write = [](const Slab&) { throw Error("the disk is full"); }};
+  EXPECT_THROW(predict_slabs({&network}, source, {window, 0.5}, fails), Error);
+  source.read = [](const Extent3& begin, int64_t, float*) { VOX_CHECK(begin.z < 4, "the file is damaged"); };
+  EXPECT_THROW(predict_slabs({&network}, source, {window, 0.5}, {.write = [](const Slab&) {}}), Error);
+}
+
+TEST(Variants, KeepTheShapeOfTheWindow) {
+  EXPECT_EQ(variants_of({8, 9, 10}, Augment::kNone).size(), 1U);
+  EXPECT_EQ(variants_of({8, 9, 10}, Augment::kMirror).size(), 8U);
+  EXPECT_EQ(variants_of({8, 9, 10}, Augment::kMirrorRotate).size(), 8U);
+  EXPECT_EQ(variants_of({8, 10, 10}, Augment::kMirrorRotate).size(), 16U);
+  EXPECT_EQ(variants_of({10, 10, 10}, Augment::kMirrorRotate).size(), 48U);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "config/config.h"
 #include "infer/predict.h"
 #include "nets/weights.h"
 #include "report/run_folder.h"
@@ -17,6 +19,7 @@ namespace vox {
 namespace {
 
 struct Trained {
+  fs::path path;
   Options options;
   ModelOptions model;
   TrainState state;
@@ -25,20 +28,20 @@ struct Trained {
 
 // A file of `weights import`: the network's options, and a recipe without a run.
 Trained load_imported(const SafetensorsFile& file, const PredictRequest& request, const at::Device& device) {
-  Trained trained{options_of(file.metadata(), file.path()), model_options(file.metadata()), {}, nullptr};
+  Trained trained{file.path(), options_of(file.metadata(), file.path()), model_options(file.metadata()), {}, nullptr};
   trained.network = make_network_on(device, trained.model, trained.options.training);
   load_weights(*trained.network, file);
   if (request.say) request.say(concat("imported weights of ", file.path(), " (", trained.model.architecture, ")"));
   return trained;
 }
 
-Trained load_trained(const PredictRequest& request, const at::Device& device) {
-  const fs::path chosen = checkpoint_of(request.model);
+Trained load_trained(const fs::path& model, const PredictRequest& request, const at::Device& device) {
+  const fs::path chosen = checkpoint_of(model);
   const SafetensorsFile safetensors(chosen);
   if (safetensors.metadata().count("architecture") > 0) return load_imported(safetensors, request, device);
   const CheckpointFile file = read_checkpoint_file(chosen);
   const std::string path = file.path.string();
-  Trained trained{options_of(file.metadata, path), {}, state_of(file.metadata, path), nullptr};
+  Trained trained{chosen, options_of(file.metadata, path), {}, state_of(file.metadata, path), nullptr};
   Metadata described;
   for (const auto& [key, value] : file.metadata)
     if (key.starts_with("model.")) described[key.substr(6)] = value;
@@ -47,6 +50,63 @@ Trained load_trained(const PredictRequest& request, const at::Device& device) {
   restore_weights(file, trained.network->parameters(), Weights::kAverageIfAny);
   if (request.say) request.say(concat("weights of ", path, " (step ", trained.state.step, ")"));
   return trained;
+}
+
+// All see the same windows, so they must have been trained on the same kind of input.
+void require_alike(const Trained& first, const Trained& other) {
+  const auto differ = [&](const char* what, const auto& a, const auto& b) {
+    return concat("an ensemble needs networks alike in ", what, ": ", first.path.string(), " has ", a, " and ",
+                  other.path.string(), " has ", b, "; predict with each alone");
+  };
+  VOX_CHECK(first.model.in_channels == other.model.in_channels,
+            differ("input channels", first.model.in_channels, other.model.in_channels));
+  VOX_CHECK(first.model.out_channels == other.model.out_channels,
+            differ("output channels", first.model.out_channels, other.model.out_channels));
+  VOX_CHECK(first.options.data.preprocess == other.options.data.preprocess &&
+                first.options.data.orientation == other.options.data.orientation &&
+                first.options.data.target == other.options.data.target,
+            differ("data.preprocess, data.orientation and data.target", "its own", "others"));
+}
+
+std::vector<Trained> load_all(const PredictRequest& request, const at::Device& device) {
+  std::vector<fs::path> models;
+  if (fs::exists(request.model))
+    models.push_back(request.model);
+  else
+    for (const std::string& part : split(request.model.string(), ',')) models.emplace_back(part);
+  models.insert(models.end(), request.also.begin(), request.also.end());
+  std::vector<Trained> all;
+  for (const fs::path& model : models) {
+    all.push_back(load_trained(model, request, device));
+    require_alike(all.front(), all.back());
+  }
+  Options& options = all.front().options;
+  options.system.num_cpus = 0;  // of the machine that predicts, not of the one that trained
+  for (const std::string& text : request.overrides) {
+    const bool known = text.starts_with("inference.") || text.starts_with("data.") || text.starts_with("system.");
+    VOX_CHECK(known, "\"", text, "\": prediction takes keys of inference, data and system; the rest is the run's own");
+  }
+  if (!request.overrides.empty())
+    options = parse_config(to_yaml(options), fs::current_path(), request.overrides).options;
+  return all;
+}
+
+std::string fingerprint_of(const std::vector<Trained>& all, const PredictRequest& request, const at::Device& device) {
+  ContentHash hash;
+  for (const Trained& one : all) {
+    hash.add(one.path.string()).add(static_cast<uint64_t>(fs::file_size(one.path)));
+    for (const Parameter& parameter : one.network->parameters().all()) {
+      const at::Tensor values = parameter.master.detach().cpu().contiguous();
+      const auto* bytes = static_cast<const std::byte*>(values.const_data_ptr());
+      hash.add(parameter.name()).add(uint64_t{crc32c({bytes, values.nbytes()})});
+    }
+  }
+  Options options = all.front().options;
+  options.inference.memory_gb = 1;  // changes how, not what
+  hash.add(to_yaml(options)).add(device.str()).add(static_cast<uint64_t>(at::get_num_threads()));
+  hash.add(concat(request.overlap.value_or(-1), ' ', request.threshold.value_or(-1), ' ', request.probabilities, ' ',
+                  request.tta));
+  return hash.hex();
 }
 
 std::vector<int64_t> indices_of_split(const Dataset& dataset, const std::string& split) {
@@ -70,15 +130,23 @@ Dataset wanted_cases(const PredictRequest& request, const Options& options) {
 }
 
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
-  PredictOptions options{.folder = request.output, .window = window_options(trained.options), .decode = {}};
+  const InferenceOptions& inference = trained.options.inference;
+  PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
   if (request.overlap) options.window.overlap = *request.overlap;
-  options.window.mirrors = options.window.mirrors || request.tta;
-  options.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
-  options.decode.regression = trained.options.data.target == "regression";
-  options.decode.threshold = request.threshold.value_or(trained.options.inference.threshold);
-  options.orientation = trained.options.data.orientation;
-  if (!request.probabilities) options.postprocess = trained.options.inference.postprocess;
-  options.decode.class_values = trained.state.class_values;
+  if (request.tta && options.window.augment == Augment::kNone) options.window.augment = Augment::kMirror;
+  options.output.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
+  options.output.decode.regression = trained.options.data.target == "regression";
+  options.output.decode.threshold = request.threshold.value_or(inference.threshold);
+  options.output.decode.class_values = trained.state.class_values;
+  options.output.orientation = trained.options.data.orientation;
+  options.output.format = inference.format.starts_with('.') ? inference.format.substr(1) : inference.format;
+  if (!request.probabilities) options.output.postprocess = inference.postprocess;
+  options.mask = {inference.mask, trained.options.data.root};
+  if (!inference.skip_below.empty()) options.skip_below = static_cast<float>(inference.skip_below.front());
+  options.submission = submission_from_name(inference.submission);
+  options.memory_bytes = static_cast<int64_t>(inference.memory_gb * static_cast<double>(int64_t{1} << 30));
+  options.input_channels = trained.model.in_channels;
+  options.output_channels = trained.model.out_channels;
   return options;
 }
 
@@ -97,34 +165,33 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   VOX_CHECK(request.inputs.empty() != request.split.empty(),
             "name volumes to predict, or a split of the run's own data "
             "with --split, one of both");
-  Options system;
-  const at::Device device = choose_device(request.device, system.system);
-  Trained trained = load_trained(request, device);
-  trained.options.system.num_cpus = 0;  // of the machine that predicts, not of the one that trained
-  const ThreadPlan threads = plan_threads(trained.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
-  at::set_num_threads(threads.cpus);  // reading and computing take turns here
-  Dataset dataset = wanted_cases(request, trained.options);
+  const at::Device device = choose_device(request.device, SystemOptions{});
+  const std::vector<Trained> all = load_all(request, device);
+  const Trained& first = all.front();
+  std::vector<Network*> networks;
+  for (const Trained& one : all) networks.push_back(one.network.get());
+  const ThreadPlan threads = plan_threads(first.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
+  at::set_num_threads(threads.cpus);  // reading takes little beside computing
+  Dataset dataset = wanted_cases(request, first.options);
   std::vector<PredictedCase> result;
   for (Case& one : dataset.cases) {
     result.push_back({one.id, one.label, {}});
     one.label.clear();  // not needed here, and may be missing
-    one.mask.clear();
+    if (first.options.inference.mask != "case") one.mask.clear();
   }
-  DataOptions data = trained.options.data;
+  DataOptions data = first.options.data;
   data.label.clear();
   data.mask.clear();
-  data.on_bad_case = "fail";
   ThreadPool pool(threads.cpus);
-  const auto store = std::make_shared<Store>(dataset, data, pool);
-  VOX_CHECK(store->image_channels() == trained.model.in_channels, "the network takes ", trained.model.in_channels,
-            " channels but the input has ", store->image_channels(), "; write the channels of a case as a.tif,b.tif");
-  PredictProgress progress{.window = request.window, .written = {}};
+  PredictOptions options = predict_options(request, first);
+  options.fingerprint = fingerprint_of(all, request, device);
+  PredictProgress progress{.say = request.say, .window = request.window};
   progress.written = [&](const std::string& id, const std::filesystem::path& file) {
     for (PredictedCase& one : result)
       if (one.id == id) one.file = file;
     if (request.say) request.say(concat("wrote ", file.string()));
   };
-  predict_cases(*trained.network, store, store->dataset().test, predict_options(request, trained), progress);
+  predict_cases(networks, dataset, data, pool, options, progress);
   return result;
 }
 

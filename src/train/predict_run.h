@@ -10,15 +10,17 @@
 namespace vox {
 
 struct PredictRequest {
-  std::filesystem::path model;               // a run (its best checkpoint, else its last) or a checkpoint
-  std::vector<std::string> inputs;           // one case each
-  std::string split;                         // or a split of the run's own data: train, validation, test
-  std::filesystem::path output;              // gets <id>.tif
+  std::filesystem::path model;      // a run (its best checkpoint, else its last) or a checkpoint; several with commas
+  std::vector<std::string> inputs;  // one case each
+  std::string split;                // or a split of the run's own data: train, validation, test
+  std::filesystem::path output;     // gets <id>.<inference.format>
   std::optional<double> overlap, threshold;  // absent: as the recipe says
   bool probabilities = false, tta = false;
   std::string device;
   std::function<void(const std::string& line)> say;
   std::function<void(const std::string& id, int64_t done, int64_t total)> window;
+  std::vector<std::filesystem::path> also{};  // more runs or checkpoints: their outputs are averaged
+  std::vector<std::string> overrides{};       // key=value of sections inference, data and system
 };
 
 struct PredictedCase {

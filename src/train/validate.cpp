@@ -186,7 +186,7 @@ Targets whole_label(Store& store, int64_t index, const DataOptions& data) {
 at::Tensor whole_image(const std::shared_ptr<Store>& store, int64_t index) {
   const Extent3 extent = store->facts(index).extent;
   at::Tensor image = at::empty({extent.z, extent.y, extent.x});
-  case_source(store, index, extent).read({0, 0, 0}, 0, image.data_ptr<float>());
+  case_source(input_of(store, index), extent, {}).read({0, 0, 0}, 0, image.data_ptr<float>());
   return image;
 }
 
@@ -198,7 +198,7 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
   ValidationResult result;
   const std::vector<int64_t>& cases = request.store->dataset().validation;
   for (size_t i = 0; i < cases.size(); ++i) {
-    const WindowSource source = case_source(request.store, cases[i], window.window);
+    const WindowSource source = case_source(input_of(request.store, cases[i]), window.window, outside_of(options.data));
     const Logits logits = predict_logits(request.network, source, window);
     const Extent3 extent = logits.extent;
     const at::Tensor values = at::from_blob(const_cast<std::byte*>(logits.data.data()),

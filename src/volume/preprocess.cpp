@@ -97,6 +97,12 @@ void Preprocess::apply(Volume& volume, Role role) const {
   for (const Step* step : steps_of(role)) step->method->apply(volume, kind_of(role));
 }
 
+bool Preprocess::map_from(VolumeInfo& info, const Moments& stored) const {
+  const auto steps = steps_of(Role::kImage);
+  return !zscore_over_dataset_ && std::all_of(steps.begin(), steps.end(),
+                                              [&](const Step* step) { return step->method->map_from(info, stored); });
+}
+
 std::string Preprocess::description(Role role) const {
   std::string text;
   for (const Step* step : steps_of(role)) text += step->text + ";";

@@ -15,6 +15,8 @@
 
 namespace vox {
 
+struct Moments;
+
 enum class VoxelKind { kValues, kClasses };  // interpolated, or taken as they are
 
 class PreprocessMethod {
@@ -28,6 +30,9 @@ class PreprocessMethod {
   virtual bool for_every_role() const { return false; }  // else for the image alone
   virtual bool rewrites_voxels() const { return true; }  // else scale and offset alone change
   virtual bool over_dataset() const { return false; }    // done by the store from the statistics of all cases
+  // What apply() does to scale and offset, from the statistics of the stored voxels alone; false where they do not
+  // tell.
+  virtual bool map_from(VolumeInfo&, const Moments&) const { return false; }
 };
 
 struct PreprocessEntry {
@@ -48,6 +53,8 @@ class Preprocess {  // the steps of a recipe
   VolumeInfo plan(VolumeInfo info, Role role) const;
   int64_t peak_bytes(VolumeInfo info, Role role) const;  // while it is done, the volume included
   void apply(Volume& volume, Role role) const;
+  // As PreprocessMethod::map_from, of all steps for images: a volume that is never whole in memory is mapped by it.
+  bool map_from(VolumeInfo& info, const Moments& stored) const;
   std::string description(Role role) const;  // part of the cache key
 
  private:

@@ -28,18 +28,25 @@ class ZScore : public PreprocessMethod {
   }
   bool rewrites_voxels() const override { return false; }
   bool over_dataset() const override { return options_.scope == "dataset"; }
+  bool map_from(VolumeInfo& info, const Moments& stored) const override {
+    if (options_.foreground) return false;
+    map(info, stored);
+    return true;
+  }
   void apply(Volume& volume, VoxelKind) const override {
     VolumeInfo& info = volume.info;
     const std::byte* data = volume.data.data();
-    const Moments stored = options_.foreground
-                               ? moments_without(data, info.dtype, info.voxels(), -info.offset / info.scale)
-                               : moments_of(data, info.dtype, info.voxels());
+    map(info, options_.foreground ? moments_without(data, info.dtype, info.voxels(), -info.offset / info.scale)
+                                  : moments_of(data, info.dtype, info.voxels()));
+  }
+
+ private:
+  static void map(VolumeInfo& info, const Moments& stored) {
     const Moments moments = stored.mapped(info.scale, info.offset);
     const double factor = moments.deviation() > 0 ? 1 / moments.deviation() : 1;  // a constant volume becomes 0
     map_values(info, factor, -moments.mean * factor);
   }
 
- private:
   ZScoreOptions options_;
 };
 

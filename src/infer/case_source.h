@@ -1,0 +1,39 @@
+// The windows of one case, read and preprocessed as in training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "infer/sliding_window.h"
+#include "kernels/gather.h"
+#include "volume/store.h"
+
+namespace vox {
+
+// What lies outside a volume that is smaller than the window: as data.padding says, for training saw the same.
+GatherOptions outside_of(const DataOptions& data);
+
+struct CaseInput {  // where the windows of a case come from
+  std::string id;
+  Extent3 extent;
+  int64_t channels = 1;
+  std::function<Block(int64_t channel, const Box3& box)> image;  // windows are asked for by ascending z
+  std::function<Block(const Box3& box)> mask;                    // empty: the case has none
+};
+CaseInput input_of(const std::shared_ptr<Store>& store, int64_t case_index);
+
+WindowSource case_source(const CaseInput& input, const Extent3& window, const GatherOptions& outside);
+
+struct MaskOptions {
+  std::string name;  // inference.mask: "" for none, "case" (the case's own), "channel:N" of the image, or a file
+  std::string root;  // where a file lies that is not found as it is named
+};
+// Windows that hold no voxel of the mask become unwanted.
+void skip_outside_mask(WindowSource& source, const CaseInput& input, const Extent3& window, const MaskOptions& mask);
+
+// Boxes of a file that has one channel and the size of the image.
+std::function<Block(const Box3& box)> mask_in_file(const std::string& name, const Extent3& extent);
+
+}  // namespace vox

@@ -1,0 +1,37 @@
+// From the network's raw output to what is written: labels, probabilities, or values as they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/volume.h"
+#include "infer/sliding_window.h"
+#include "post/post.h"
+
+namespace vox {
+
+enum class Output { kLabels, kProbabilities };
+
+struct DecodeOptions {
+  Output output = Output::kLabels;
+  bool regression = false;            // values as they are
+  double threshold = 0.5;             // of the foreground, for one channel
+  std::vector<int64_t> class_values;  // label value of each class; empty: 0, 1, 2, ...
+
+  bool labels() const { return output == Output::kLabels && !regression; }
+};
+
+// Type and channels of what decode gives for a network of `channels`; Error where the threshold or a label cannot be.
+VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOptions& options);
+
+// Of `voxels` voxels, channel first: labels (uint8: background and foreground for one channel, the strongest channel
+// for several) or float32, one channel per channel of the network.
+void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options);
+Volume decode(const Logits& logits, const DecodeOptions& options);
+
+// inference.postprocess on a whole prediction of one class. `logits` is null where the chain needs labels alone.
+void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
+                    const PostChain& chain);
+
+}  // namespace vox

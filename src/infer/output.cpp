@@ -1,0 +1,115 @@
+#include "infer/output.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "io/format.h"
+#include "io/orientation.h"
+#include "volume/resample.h"
+
+namespace vox {
+namespace {
+
+bool is_turned(const VolumeInfo& file, const std::string& orientation) {
+  return orientation != "keep" && file.affine && !(to_ras(*file.affine) == Reorientation{});
+}
+
+VolumeInfo in_axes_of_network(const VolumeInfo& file, const std::string& orientation) {
+  return is_turned(file, orientation) ? apply(file, to_ras(*file.affine)) : file;
+}
+
+void require_writable(const std::filesystem::path& path, DType dtype) {
+  const FormatEntry& format = format_to_write(path.string());
+  const bool fits =
+      format.types.empty() || std::find(format.types.begin(), format.types.end(), dtype) != format.types.end();
+  VOX_CHECK(fits, path.string(), ": ", format.name, " cannot hold ", name_of(dtype),
+            "; choose another inference.format, such as tif");
+}
+
+WriteOptions write_options(const std::filesystem::path& path) {
+  WriteOptions options;
+  if (format_to_write(path.string()).name == "tiff") options.codec = "lzw";
+  return options;
+}
+
+}  // namespace
+
+CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file, const Extent3& extent,
+                       int64_t channels, const OutputOptions& options)
+    : path_(path),
+      file_(file),
+      turned_(in_axes_of_network(file, options.orientation)),
+      options_(options),
+      chain_(options.postprocess),
+      channels_(channels) {
+  const VolumeInfo decoded = decoded_info(extent, channels, options.decode);
+  VOX_CHECK(chain_.empty() || (channels == 1 && options.decode.labels()),
+            "inference.postprocess works on the labels of one class; leave it out for several classes, for regression, "
+            "and with --probabilities");
+  require_writable(path, decoded.dtype);
+  part_info_ = decoded;
+  keeps_logits_ = decoded.extent != turned_.extent || (!chain_.empty() && chain_.wants_probabilities());
+  if (!keeps_logits_) return;
+  part_info_.dtype = DType::kFloat32;
+  part_info_.channels = channels;
+}
+
+bool CaseOutput::is_plain() const {
+  return !keeps_logits_ && chain_.empty() && !is_turned(file_, options_.orientation);
+}
+
+std::vector<std::byte> CaseOutput::encode(const Slab& slab) const {
+  const int64_t voxels = (slab.z_end - slab.z_begin) * part_info_.extent.y * part_info_.extent.x;
+  std::vector<std::byte> bytes(static_cast<size_t>(part_info_.channels * voxels * size_of(part_info_.dtype)));
+  DecodeOptions as_they_are;
+  as_they_are.regression = true;
+  if (keeps_logits_) {
+    // A skipped voxel has no finite logit, and interpolation needs one: this is a probability of e^-100.
+    decode(bytes.data(), slab.logits, slab.channels, voxels, as_they_are);
+    auto* const values = reinterpret_cast<float*>(bytes.data());
+    for (int64_t i = 0; i < slab.channels * voxels; ++i)
+      if (slab.logits[i] < -100) values[i] = options_.decode.regression && slab.logits[i] < -1e30F ? 0 : -100;
+  } else {
+    decode(bytes.data(), slab.logits, slab.channels, voxels, options_.decode);
+  }
+  return bytes;
+}
+
+int64_t CaseOutput::whole_volume_bytes() const {
+  if (is_plain()) return 0;
+  const int64_t voxels = file_.extent.voxels();
+  int64_t bytes = part_info_.bytes();
+  if (!on_file_grid()) bytes += voxels * channels_ * 4;
+  if (keeps_logits_) bytes += voxels * (options_.decode.labels() ? 1 : channels_ * 4);
+  if (!chain_.empty()) bytes += voxels * (chain_.wants_probabilities() ? 9 : 5);
+  if (is_turned(file_, options_.orientation)) bytes = std::max(bytes, 2 * part_info_.bytes());
+  return bytes;
+}
+
+void CaseOutput::finish(const PartFile& part, ThreadPool* pool) const {
+  VolumeInfo info = part_info_;
+  info.spacing = turned_.spacing;
+  info.affine = turned_.affine;
+  if (is_plain())
+    return part.read_through(
+        info, [&](const Volume& mapped) { write_volume(path_.string(), mapped, write_options(path_), pool); });
+  Volume volume = part.read();
+  if (!on_file_grid()) volume = resample(volume, turned_.extent, ResampleMethod::kLinear);
+  if (keeps_logits_) {
+    const Logits logits{channels_, turned_.extent, std::move(volume.data)};
+    volume = decode(logits, options_.decode);
+    if (!chain_.empty())
+      process_labels(volume.data.as<uint8_t>(), logits.data.as<float>(), turned_.extent, options_.decode, chain_);
+  } else if (!chain_.empty()) {
+    process_labels(volume.data.as<uint8_t>(), nullptr, turned_.extent, options_.decode, chain_);
+  }
+  volume.info.spacing = turned_.spacing;
+  volume.info.affine = turned_.affine;
+  if (is_turned(file_, options_.orientation)) volume = apply(volume, inverse(to_ras(*file_.affine)));
+  volume.info.spacing = file_.spacing;  // to the last digit
+  volume.info.affine = file_.affine;
+  write_volume(path_.string(), volume, write_options(path_), pool);
+}
+
+}  // namespace vox

@@ -1,0 +1,82 @@
+#include "infer/variants.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nets/network.h"
+
+namespace vox {
+namespace {
+
+std::vector<int64_t> mirrored_axes(const Variant& variant) {
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis < 3; ++axis)
+    if (variant.mirrored >> axis & 1) axes.push_back(2 + axis);
+  return axes;
+}
+
+at::Tensor apply(const Variant& variant, const at::Tensor& image) {
+  const std::array<int, 3>& axes = variant.axes;
+  const at::Tensor turned = image.permute({0, 1, 2 + axes[0], 2 + axes[1], 2 + axes[2]});
+  return variant.mirrored == 0 ? turned : turned.flip(mirrored_axes(variant));
+}
+
+at::Tensor undo(const Variant& variant, const at::Tensor& output) {
+  std::vector<int64_t> back{0, 1, 2, 3, 4};
+  for (size_t axis = 0; axis < 3; ++axis)
+    back[static_cast<size_t>(2 + variant.axes[axis])] = 2 + static_cast<int>(axis);
+  const at::Tensor mirrored = variant.mirrored == 0 ? output : output.flip(mirrored_axes(variant));
+  return mirrored.permute(back);
+}
+
+void add_to(at::Tensor& sum, const at::Tensor& part) {
+  if (sum.defined())
+    sum += part;
+  else
+    sum = part.clone(at::MemoryFormat::Contiguous);
+}
+
+}  // namespace
+
+Augment augment_from_name(const std::string& name) {
+  if (name == "none") return Augment::kNone;
+  if (name == "mirror") return Augment::kMirror;
+  VOX_CHECK(name == "mirror_rotate", "inference.tta is \"", name, "\"; known: none mirror mirror_rotate");
+  return Augment::kMirrorRotate;
+}
+
+std::vector<Variant> variants_of(const Extent3& window, Augment augment) {
+  if (augment == Augment::kNone) return {Variant{}};
+  std::vector<Variant> variants;
+  std::array<int, 3> axes{0, 1, 2};
+  do {
+    const Extent3 turned{window[axes[0]], window[axes[1]], window[axes[2]]};
+    if (turned != window) continue;
+    for (int mirrored = 0; mirrored < 8; ++mirrored) variants.push_back({axes, mirrored});
+  } while (augment == Augment::kMirrorRotate && std::next_permutation(axes.begin(), axes.end()));
+  return variants;
+}
+
+at::Tensor forward_variants(const std::vector<Network*>& networks, const at::Tensor& image,
+                            const std::vector<Variant>& variants, int64_t batch_size) {
+  if (networks.size() == 1 && variants.size() == 1) return networks.front()->forward(image).front().to(at::kFloat);
+  const int64_t count = image.size(0);
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(1, batch_size / count));
+  at::Tensor sum;
+  for (size_t first = 0; first < variants.size(); first += at_once) {
+    const size_t last = std::min(first + at_once, variants.size());
+    std::vector<at::Tensor> parts;
+    for (size_t i = first; i < last; ++i) parts.push_back(apply(variants[i], image));
+    const at::Tensor batch = parts.size() == 1 ? parts.front().contiguous() : at::cat(parts);
+    for (Network* network : networks) {
+      const at::Tensor output = network->forward(batch).front().to(at::kFloat);
+      for (size_t i = first; i < last; ++i)
+        add_to(sum, undo(variants[i], output.narrow(0, static_cast<int64_t>(i - first) * count, count)));
+    }
+  }
+  return sum / static_cast<double>(variants.size() * networks.size());
+}
+
+}  // namespace vox

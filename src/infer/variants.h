@@ -1,0 +1,38 @@
+// Test-time augmentation: the same window mirrored and turned, the outputs brought back and averaged. As nnU-Net does
+// it, the raw outputs (logits) are averaged, over variants and over the networks of an ensemble alike.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace vox {
+
+class Network;
+
+enum class Augment { kNone, kMirror, kMirrorRotate };
+Augment augment_from_name(const std::string& name);
+
+struct Variant {
+  std::array<int, 3> axes{0, 1, 2};  // axis i of the variant is axis axes[i] of the window
+  int mirrored = 0;                  // then: bit i mirrors axis i
+  bool operator==(const Variant&) const = default;
+};
+
+// The identity first. kMirrorRotate: every quarter turn and mirroring that keeps the window's shape (16 where one plane
+// is square, 48 of a cube).
+std::vector<Variant> variants_of(const Extent3& window, Augment augment);
+
+// Mean output, float32 [N, C, Z, Y, X], of the image's variants by all networks; at most `batch_size` samples pass
+// through a network at once, or those of the image where they are more.
+at::Tensor forward_variants(const std::vector<Network*>& networks, const at::Tensor& image,
+                            const std::vector<Variant>& variants, int64_t batch_size);
+
+}  // namespace vox

@@ -1,0 +1,61 @@
+#include "infer/windows.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace vox {
+namespace {
+
+std::vector<double> axis_weights(int64_t size, Blend blend) {
+  std::vector<double> weights(static_cast<size_t>(size), 1.0);
+  const double half = static_cast<double>(size) / 2, sigma = static_cast<double>(size) / 8;
+  for (int64_t i = 0; i < size; ++i) {
+    const double offset = static_cast<double>(i) + 0.5 - half, u = offset / half;
+    double& weight = weights[static_cast<size_t>(i)];
+    if (blend == Blend::kGaussian) weight = std::exp(-0.5 * offset * offset / (sigma * sigma));
+    if (blend == Blend::kBump) weight = std::exp(1 - 1 / (1 - u * u));
+  }
+  return weights;
+}
+
+}  // namespace
+
+Blend blend_from_name(const std::string& name) {
+  if (name == "constant") return Blend::kConstant;
+  if (name == "bump") return Blend::kBump;
+  VOX_CHECK(name == "gaussian", "inference.blend is \"", name, "\"; known: gaussian constant bump");
+  return Blend::kGaussian;
+}
+
+std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap) {
+  if (size <= window) return {-((window - size) / 2)};
+  const auto stride = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(window) * (1 - overlap)));
+  std::vector<int64_t> begins;
+  for (int64_t begin = 0; begin + window < size; begin += stride) begins.push_back(begin);
+  begins.push_back(size - window);
+  return begins;
+}
+
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap) {
+  VOX_CHECK(overlap >= 0 && overlap < 1, "the overlap of windows is ", overlap, "; it must be at least 0 and below 1");
+  std::vector<Extent3> begins;
+  for (const int64_t z : axis_begins(volume.z, window.z, overlap))
+    for (const int64_t y : axis_begins(volume.y, window.y, overlap))
+      for (const int64_t x : axis_begins(volume.x, window.x, overlap)) begins.push_back({z, y, x});
+  return begins;
+}
+
+std::vector<float> blend_weights(const Extent3& window, Blend blend) {
+  constexpr double kSmallest = 1e-3;  // so that a voxel seen by one window's corner alone is still divided safely
+  const std::vector<double> z = axis_weights(window.z, blend), y = axis_weights(window.y, blend),
+                            x = axis_weights(window.x, blend);
+  std::vector<float> weights;
+  weights.reserve(static_cast<size_t>(window.voxels()));
+  for (const double at_z : z)
+    for (const double at_y : y)
+      for (const double at_x : x) weights.push_back(static_cast<float>(std::max(kSmallest, at_z * at_y * at_x)));
+  return weights;
+}
+
+}  // namespace vox

@@ -1,0 +1,27 @@
+// Where windows lie in a volume, and how much each of their voxels counts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+
+namespace vox {
+
+enum class Blend { kConstant, kGaussian, kBump };
+Blend blend_from_name(const std::string& name);
+
+// First voxels along one axis, as MONAI places them: a stride of window * (1 - overlap), rounded down, and the last
+// window ends with the volume. One that is negative where the volume is smaller than the window: it lies in the middle.
+std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap);
+
+// z runs slowest: windows come in layers of equal z.
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap);
+
+// One weight a voxel of the window, at most 1 and never below a thousandth: equal, a gaussian of an eighth of the
+// window (as MONAI and nnU-Net), or the bump exp(1 - 1 / (1 - u^2)) of each axis (as PyTorch Connectomics), with u from
+// -1 to 1 between the faces of the window.
+std::vector<float> blend_weights(const Extent3& window, Blend blend);
+
+}  // namespace vox

@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 TORCH_OPTION = $(if $(TORCH_DIR),-DTORCH_DIR=$(TORCH_DIR))
 export TORCH_DIR PIP_ARGS
 
-.PHONY: help setup build demo test bench soak format tidy gpu-compile reference
+.PHONY: help setup build demo test bench soak format tidy gpu-compile reference python
 
 help:
 	@echo "make demo         build, make a synthetic scroll, train on it, evaluate, write a report"
@@ -16,6 +16,7 @@ help:
 	@echo "make build        the program, at build/voxloom"
 	@echo "make bench        benchmarks, the peers beside us   make soak       long runs: memory, stop and resume"
 	@echo "make format       format the sources                make reference  write docs/reference anew"
+	@echo "make python       the kernels as operators for PyTorch; then: pip install ./python"
 	@echo "make gpu-compile  build and link with CUDA, without a GPU"
 
 setup:
@@ -24,6 +25,11 @@ setup:
 build: setup
 	@cmake --preset release $(TORCH_OPTION) > build.log 2>&1 || { cat build.log; exit 1; }; rm -f build.log
 	@cmake --build build --target voxloom -j $(JOBS)
+
+python: build
+	@cmake --build build --target voxloom_ops -j $(JOBS)
+	@cp build/python/libvoxloom_ops.so python/voxloom/
+	@echo "built; now: pip install ./python"
 
 demo: build
 	@build/voxloom demo

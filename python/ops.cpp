@@ -1,0 +1,239 @@
+// The kernels as torch operators on the stable ABI: built once, loaded by torch 2.11 and later. Each takes contiguous
+// CPU tensors of the types that python/voxloom makes of what it is given, and works on the last three axes; forward and
+// backward are operators of their own, joined in Python.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "kernels/components.h"
+#include "kernels/edt.h"
+#include "kernels/persistence.h"
+#include "kernels/soft_skeleton.h"
+
+namespace {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using vox::Extent3;
+
+struct Volumes {  // a tensor as a row of volumes
+  int64_t count = 1;
+  Extent3 extent;
+};
+
+Volumes volumes_of(const Tensor& tensor, ScalarType type, const char* name) {
+  STD_TORCH_CHECK(tensor.dim() >= 3, "voxloom: ", name, " has ", tensor.dim(), " axes; at least z, y and x are needed");
+  STD_TORCH_CHECK(tensor.scalar_type() == type && tensor.is_contiguous(), "voxloom: ", name,
+                  " has another type or layout than expected; call the functions of the package, not torch.ops");
+  Volumes volumes;
+  const int64_t axes = tensor.dim();
+  for (int64_t axis = 0; axis + 3 < axes; ++axis) volumes.count *= tensor.size(axis);
+  volumes.extent = {tensor.size(axes - 3), tensor.size(axes - 2), tensor.size(axes - 1)};
+  return volumes;
+}
+
+template <class T>
+const T* read(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+template <class T>
+T* write(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+Tensor like(const Tensor& tensor, ScalarType type) {
+  const auto sizes = tensor.sizes();
+  return torch::stable::new_empty(tensor, sizes, type);
+}
+
+// Applies f(volume number, first element) to each volume; an Error of a kernel becomes torch's.
+template <class F>
+void for_each_volume(const Volumes& volumes, const F& f) {
+  try {
+    for (int64_t v = 0; v < volumes.count; ++v) f(v * volumes.extent.voxels());
+  } catch (const vox::Error& error) {
+    STD_TORCH_CHECK(false, "voxloom: ", std::string(error.what()));
+  }
+}
+
+vox::EdtOptions distance_options(double z, double y, double x, double limit) {
+  STD_TORCH_CHECK(z > 0 && y > 0 && x > 0 && limit > 0, "voxloom: spacing and limit must be positive");
+  return {.spacing = {z, y, x}, .limit_mm = limit};
+}
+
+Tensor edt(Tensor mask, double z, double y, double x, double limit) {
+  const Volumes volumes = volumes_of(mask, ScalarType::Byte, "mask");
+  const Tensor out = like(mask, ScalarType::Float);
+  float* const distance = write<float>(out);
+  const vox::EdtOptions options = distance_options(z, y, x, limit);
+  for_each_volume(volumes, [&](int64_t first) {
+    vox::edt_squared_cpu(distance + first, read<uint8_t>(mask) + first, volumes.extent, options);
+    for (int64_t i = first; i < first + volumes.extent.voxels(); ++i) distance[i] = std::sqrt(distance[i]);
+  });
+  return out;
+}
+
+Tensor signed_distance(Tensor mask, double z, double y, double x, double limit) {
+  const Volumes volumes = volumes_of(mask, ScalarType::Byte, "mask");
+  const Tensor out = like(mask, ScalarType::Float);
+  const vox::EdtOptions options = distance_options(z, y, x, limit);
+  for_each_volume(volumes, [&](int64_t first) {
+    vox::signed_distance_cpu(write<float>(out) + first, read<uint8_t>(mask) + first, volumes.extent, options);
+  });
+  return out;
+}
+
+vox::SoftSkeletonOptions skeleton_options(int64_t iterations, bool cube) {
+  STD_TORCH_CHECK(iterations >= 0 && iterations <= 1000, "voxloom: iterations is ", iterations, ", not 0 to 1000");
+  return {static_cast<int>(iterations), cube ? vox::SoftErosion::kCube : vox::SoftErosion::kCross};
+}
+
+template <class T>
+void skeleton_as(const Tensor& out, const Tensor& values, const Volumes& volumes,
+                 const vox::SoftSkeletonOptions& options) {
+  for_each_volume(volumes, [&](int64_t first) {
+    vox::soft_skeleton_cpu(write<T>(out) + first, read<T>(values) + first, volumes.extent, options);
+  });
+}
+
+Tensor soft_skeleton(Tensor values, int64_t iterations, bool cube) {
+  const bool wide = values.scalar_type() == ScalarType::Double;
+  const Volumes volumes = volumes_of(values, wide ? ScalarType::Double : ScalarType::Float, "values");
+  const Tensor out = like(values, values.scalar_type());
+  const auto compute = wide ? skeleton_as<double> : skeleton_as<float>;
+  compute(out, values, volumes, skeleton_options(iterations, cube));
+  return out;
+}
+
+template <class T>
+void skeleton_backward_as(const Tensor& out, const Tensor& grad, const Tensor& values, const Volumes& volumes,
+                          const vox::SoftSkeletonOptions& options) {
+  for_each_volume(volumes, [&](int64_t first) {
+    vox::soft_skeleton_backward_cpu(write<T>(out) + first, read<T>(grad) + first, read<T>(values) + first,
+                                    volumes.extent, options);
+  });
+}
+
+Tensor soft_skeleton_backward(Tensor grad, Tensor values, int64_t iterations, bool cube) {
+  const bool wide = values.scalar_type() == ScalarType::Double;
+  const ScalarType type = wide ? ScalarType::Double : ScalarType::Float;
+  const Volumes volumes = volumes_of(values, type, "values");
+  STD_TORCH_CHECK(volumes_of(grad, type, "grad").extent == volumes.extent && grad.numel() == values.numel(),
+                  "voxloom: the gradient has another shape than the values");
+  const Tensor out = like(values, type);
+  const auto compute = wide ? skeleton_backward_as<double> : skeleton_backward_as<float>;
+  compute(out, grad, values, volumes, skeleton_options(iterations, cube));
+  return out;
+}
+
+Tensor connected_components(Tensor labels, int64_t connectivity) {
+  STD_TORCH_CHECK(connectivity == 6 || connectivity == 18 || connectivity == 26, "voxloom: connectivity is ",
+                  connectivity, "; it is 6, 18 or 26");
+  const Volumes volumes = volumes_of(labels, ScalarType::Int, "labels");
+  const Tensor out = like(labels, ScalarType::Int);
+  for_each_volume(volumes, [&](int64_t first) {
+    vox::label_components_cpu(write<uint32_t>(out) + first, read<uint32_t>(labels) + first, volumes.extent,
+                              static_cast<vox::Connectivity>(connectivity));
+  });
+  return out;
+}
+
+Tensor persistence_pairs(Tensor values, int64_t dimension, bool falling, bool cubes) {
+  STD_TORCH_CHECK(dimension >= 0 && dimension <= 2, "voxloom: dimension is ", dimension, "; it is 0, 1 or 2");
+  const Volumes volumes = volumes_of(values, ScalarType::Float, "values");
+  STD_TORCH_CHECK(volumes.count == 1, "voxloom: persistence_pairs takes one volume");
+  const vox::PersistenceOptions options{falling ? vox::Level::kFalling : vox::Level::kRising,
+                                        cubes ? vox::Construction::kCubes : vox::Construction::kVertices};
+  std::vector<vox::PersistencePair> pairs;
+  for_each_volume(volumes, [&](int64_t first) {
+    pairs =
+        vox::persistence_pairs_cpu(read<float>(values) + first, volumes.extent, static_cast<int>(dimension), options);
+  });
+  const int64_t shape[2] = {static_cast<int64_t>(pairs.size()), 2};
+  const Tensor out = torch::stable::new_empty(values, {shape, 2}, ScalarType::Long);
+  auto* place = write<int64_t>(out);
+  for (const vox::PersistencePair& pair : pairs) {
+    *place++ = pair.birth;
+    *place++ = pair.death;
+  }
+  return out;
+}
+
+// Sums over a sample: what Dice and cross entropy need, in one pass. Targets below 0 are ignored.
+enum Sum : int64_t { kOverlap, kPredicted, kTarget, kEntropy, kVoxels, kSums };
+
+double sigmoid(double logit) {
+  return 1 / (1 + std::exp(-logit));
+}
+
+// [N, ...] and [N, ...] to [N, sums] in float64.
+Tensor dice_bce_sums(Tensor logits, Tensor target) {
+  STD_TORCH_CHECK(logits.scalar_type() == ScalarType::Float && target.scalar_type() == ScalarType::Float &&
+                      logits.numel() == target.numel() && logits.dim() >= 1 && logits.size(0) > 0,
+                  "voxloom: logits and target must be float32 tensors of one shape");
+  const int64_t samples = logits.size(0), voxels = logits.numel() / samples;
+  const int64_t shape[2] = {samples, kSums};
+  const Tensor out = torch::stable::new_empty(logits, {shape, 2}, ScalarType::Double);
+  for (int64_t n = 0; n < samples; ++n) {
+    double* const sums = write<double>(out) + n * kSums;
+    std::fill(sums, sums + kSums, 0.0);
+    for (int64_t i = n * voxels; i < (n + 1) * voxels; ++i) {
+      const double x = read<float>(logits)[i], t = read<float>(target)[i];
+      if (t < 0) continue;
+      const double p = sigmoid(x);
+      sums[kOverlap] += p * t;
+      sums[kPredicted] += p;
+      sums[kTarget] += t;
+      sums[kEntropy] += std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
+      sums[kVoxels] += 1;
+    }
+  }
+  return out;
+}
+
+// `grads` [N, sums]: the gradient of the loss by each sum.
+Tensor dice_bce_backward(Tensor grads, Tensor logits, Tensor target) {
+  STD_TORCH_CHECK(grads.scalar_type() == ScalarType::Double && grads.is_contiguous() && grads.dim() == 2 &&
+                      grads.size(0) == logits.size(0) && grads.size(1) == kSums,
+                  "voxloom: gradients of another shape than the sums");
+  const int64_t samples = logits.size(0), voxels = logits.numel() / samples;
+  const Tensor out = like(logits, ScalarType::Float);
+  for (int64_t n = 0; n < samples; ++n) {
+    const double* const by = read<double>(grads) + n * kSums;
+    for (int64_t i = n * voxels; i < (n + 1) * voxels; ++i) {
+      const double t = read<float>(target)[i], p = sigmoid(read<float>(logits)[i]);
+      const double by_probability = by[kOverlap] * t + by[kPredicted];
+      write<float>(out)[i] = t < 0 ? 0.0f : static_cast<float>(by_probability * p * (1 - p) + by[kEntropy] * (p - t));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(voxloom, m) {
+  m.def("edt(Tensor mask, float z, float y, float x, float limit) -> Tensor");
+  m.def("signed_distance(Tensor mask, float z, float y, float x, float limit) -> Tensor");
+  m.def("soft_skeleton(Tensor values, int iterations, bool cube) -> Tensor");
+  m.def("soft_skeleton_backward(Tensor grad, Tensor values, int iterations, bool cube) -> Tensor");
+  m.def("connected_components(Tensor labels, int connectivity) -> Tensor");
+  m.def("persistence_pairs(Tensor values, int dimension, bool falling, bool cubes) -> Tensor");
+  m.def("dice_bce_sums(Tensor logits, Tensor target) -> Tensor");
+  m.def("dice_bce_backward(Tensor grads, Tensor logits, Tensor target) -> Tensor");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(voxloom, CPU, m) {
+  m.impl("edt", TORCH_BOX(&edt));
+  m.impl("signed_distance", TORCH_BOX(&signed_distance));
+  m.impl("soft_skeleton", TORCH_BOX(&soft_skeleton));
+  m.impl("soft_skeleton_backward", TORCH_BOX(&soft_skeleton_backward));
+  m.impl("connected_components", TORCH_BOX(&connected_components));
+  m.impl("persistence_pairs", TORCH_BOX(&persistence_pairs));
+  m.impl("dice_bce_sums", TORCH_BOX(&dice_bce_sums));
+  m.impl("dice_bce_backward", TORCH_BOX(&dice_bce_backward));
+}

@@ -1,0 +1,144 @@
+"""Voxloom's kernels for PyTorch: operators on CPU tensors of any memory layout, differentiable where it makes sense.
+
+Volumes are the last three axes (z, y, x); all axes before them are volumes of their own. Tensors on a GPU are computed
+on the CPU and brought back. Every function works under `torch.compile`.
+"""
+import math
+import os
+from pathlib import Path
+
+import torch
+
+__all__ = ["edt", "signed_distance", "soft_skeleton", "cldice", "dice_bce", "connected_components", "persistence_pairs"]
+
+
+def _library():
+    here = Path(__file__).resolve().parent
+    places = [Path(os.environ["VOXLOOM_OPS"])] if "VOXLOOM_OPS" in os.environ else [
+        here / "libvoxloom_ops.so", here.parents[1] / "build" / "python" / "libvoxloom_ops.so"]
+    for place in places:
+        if place.exists():
+            return str(place)
+    raise ImportError("voxloom: libvoxloom_ops.so is not there; build it by `make python`, or name it in VOXLOOM_OPS")
+
+
+torch.ops.load_library(_library())
+_ops = torch.ops.voxloom
+
+
+def _on_the_cpu(name):
+    operator = getattr(_ops, name).default
+
+    def compute(*arguments):
+        device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
+        moved = [a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments]
+        return operator(*moved).to(device)
+
+    torch.library.register_kernel(f"voxloom::{name}", "cuda", compute)
+
+
+def _shapes():
+    fake = torch.library.register_fake
+    fake("voxloom::edt")(lambda mask, z, y, x, limit: torch.empty_like(mask, dtype=torch.float32))
+    fake("voxloom::signed_distance")(lambda mask, z, y, x, limit: torch.empty_like(mask, dtype=torch.float32))
+    fake("voxloom::soft_skeleton")(lambda values, iterations, cube: torch.empty_like(values))
+    fake("voxloom::soft_skeleton_backward")(lambda grad, values, iterations, cube: torch.empty_like(values))
+    fake("voxloom::connected_components")(lambda labels, connectivity: torch.empty_like(labels))
+    fake("voxloom::dice_bce_sums")(lambda logits, target: logits.new_empty((logits.shape[0], 5), dtype=torch.float64))
+    fake("voxloom::dice_bce_backward")(lambda grads, logits, target: torch.empty_like(logits))
+
+    @torch.library.register_fake("voxloom::persistence_pairs")
+    def _(values, dimension, falling, cubes):
+        return values.new_empty((torch.library.get_ctx().new_dynamic_size(), 2), dtype=torch.int64)
+
+
+def _gradients():
+    def keep_skeleton(ctx, inputs, output):
+        values, ctx.iterations, ctx.cube = inputs
+        ctx.save_for_backward(values)
+
+    def skeleton_backward(ctx, grad):
+        (values,) = ctx.saved_tensors
+        return _ops.soft_skeleton_backward(grad.contiguous(), values, ctx.iterations, ctx.cube), None, None
+
+    torch.library.register_autograd("voxloom::soft_skeleton", skeleton_backward, setup_context=keep_skeleton)
+
+    def keep_sums(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    def sums_backward(ctx, grads):
+        logits, target = ctx.saved_tensors
+        return _ops.dice_bce_backward(grads.contiguous(), logits, target), None
+
+    torch.library.register_autograd("voxloom::dice_bce_sums", sums_backward, setup_context=keep_sums)
+
+
+for _name in ("edt", "signed_distance", "soft_skeleton", "soft_skeleton_backward", "connected_components",
+              "persistence_pairs", "dice_bce_sums", "dice_bce_backward"):
+    _on_the_cpu(_name)
+_shapes()
+_gradients()
+
+
+def _bytes(mask):
+    return (mask != 0).to(torch.uint8).contiguous()
+
+
+def edt(mask, spacing=(1.0, 1.0, 1.0), limit=math.inf):
+    """Exact Euclidean distance from each voxel of the mask to the nearest voxel outside it; 0 outside. Distances above
+    `limit` become it; a small limit is cheap. The border of the volume is no outside."""
+    return _ops.edt(_bytes(mask), *map(float, spacing), float(limit))
+
+
+def signed_distance(mask, spacing=(1.0, 1.0, 1.0), limit=math.inf):
+    """Positive outside the mask, negative inside."""
+    return _ops.signed_distance(_bytes(mask), *map(float, spacing), float(limit))
+
+
+def soft_skeleton(values, iterations=3, erosion="cross"):
+    """Soft skeleton of clDice, with gradient. `erosion`: "cross" as MONAI, "cube" as plain 3x3x3 poolings. The backward
+    pass erodes anew: its memory does not depend on the iterations."""
+    if erosion not in ("cross", "cube"):
+        raise ValueError(f'voxloom: erosion is "cross" or "cube", not "{erosion}"')
+    wide = values if values.dtype in (torch.float32, torch.float64) else values.float()
+    return _ops.soft_skeleton(wide.contiguous(), int(iterations), erosion == "cube").to(values.dtype)
+
+
+def cldice(prediction, target, iterations=3, erosion="cross", smooth=1.0):
+    """1 - clDice of probabilities and a mask of the same shape, over everything at once (Shit et al. 2021)."""
+    if prediction.shape != target.shape:
+        raise ValueError(f"voxloom: prediction is {tuple(prediction.shape)} and target {tuple(target.shape)}")
+    target = target.to(prediction.dtype)
+    of_prediction, of_target = (soft_skeleton(v, iterations, erosion) for v in (prediction, target))
+    precision = ((of_prediction * target).sum() + smooth) / (of_prediction.sum() + smooth)
+    sensitivity = ((of_target * prediction).sum() + smooth) / (of_target.sum() + smooth)
+    return 1 - 2 * precision * sensitivity / (precision + sensitivity)
+
+
+def dice_bce(logits, target, dice_weight=1.0, bce_weight=1.0, smooth=1.0, ignore=None):
+    """Soft Dice of each sample (first axis) and mean binary cross entropy, from logits, in one pass over the voxels."""
+    if logits.shape != target.shape:
+        raise ValueError(f"voxloom: logits are {tuple(logits.shape)} and target {tuple(target.shape)}")
+    values = target.float()
+    if ignore is not None:
+        values = torch.where(target == ignore, torch.full_like(values, -1), values)
+    sums = _ops.dice_bce_sums(logits.float().contiguous(), values.contiguous())
+    overlap, predicted, wanted, entropy, voxels = sums.unbind(1)
+    dice = (1 - (2 * overlap + smooth) / (predicted + wanted + smooth)).mean()
+    bce = entropy.sum() / voxels.sum().clamp_min(1)
+    return (dice_weight * dice + bce_weight * bce).to(torch.float32)
+
+
+def connected_components(labels, connectivity=26):
+    """Components of equal labels (of a mask: of its foreground), numbered from 1 in each volume by their first voxels;
+    int32."""
+    return _ops.connected_components(labels.to(torch.int32).contiguous(), int(connectivity))
+
+
+def persistence_pairs(values, dimension=0, level="rising", construction="vertices"):
+    """Birth and death voxels (flat indices; -1: never dies) of the components (dimension 0), tunnels (1) or cavities (2)
+    of one volume while a level rises or falls through its values. Voxels are vertices or closed cubes."""
+    if level not in ("rising", "falling") or construction not in ("vertices", "cubes"):
+        raise ValueError("voxloom: level is rising or falling, construction vertices or cubes")
+    return _ops.persistence_pairs(values.detach().float().contiguous(), int(dimension), level == "falling",
+                                  construction == "cubes")

@@ -1,0 +1,120 @@
+"""The Python package against scipy, MONAI, cc3d, gudhi and torch's own arithmetic."""
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def ops():
+    if "VOXLOOM" in os.environ:
+        beside = Path(os.environ["VOXLOOM"]).resolve().parent / "python" / "libvoxloom_ops.so"
+        if beside.exists():
+            os.environ.setdefault("VOXLOOM_OPS", str(beside))
+    sys.path.insert(0, str(ROOT / "python"))
+    import voxloom
+
+    return voxloom
+
+
+@pytest.fixture
+def source(draw):
+    return np.random.default_rng(draw.randrange(2**32))
+
+
+def blob(source, shape, level=0.5):
+    values = ndimage.gaussian_filter(source.normal(size=shape), 1.5)
+    return (values - values.min()) / np.ptp(values) > level
+
+
+def test_distances_are_scipys(ops, source, draw):
+    shape, spacing = [draw.randrange(6, 20) for _ in range(3)], [draw.uniform(0.5, 3) for _ in range(3)]
+    masks = np.stack([blob(source, shape), blob(source, shape)])
+    ours = ops.edt(torch.from_numpy(masks), spacing).numpy()
+    signed = ops.signed_distance(torch.from_numpy(masks), spacing).numpy()
+    for mask, distance, both in zip(masks, ours, signed):
+        inside = ndimage.distance_transform_edt(mask, spacing)
+        np.testing.assert_allclose(distance, inside, rtol=1e-5)
+        np.testing.assert_allclose(both, ndimage.distance_transform_edt(~mask, spacing) - inside, rtol=1e-5)
+    near = ops.edt(torch.from_numpy(masks[0]), spacing, limit=2.5).numpy()
+    np.testing.assert_allclose(near, np.minimum(ours[0], 2.5), rtol=1e-5)
+
+
+def test_soft_skeleton_is_monais_with_its_gradient(ops, draw, source):
+    from monai.losses.cldice import soft_skel
+
+    shape = [2, 1] + [draw.randrange(6, 14) for _ in range(3)]
+    iterations = draw.randrange(1, 5)
+    ours = torch.from_numpy(source.uniform(size=shape)).requires_grad_(True)
+    theirs = ours.detach().clone().requires_grad_(True)
+    weights = torch.from_numpy(source.normal(size=shape))
+    (ops.soft_skeleton(ours, iterations) * weights).sum().backward()
+    (soft_skel(theirs, iterations) * weights).sum().backward()
+    torch.testing.assert_close(ops.soft_skeleton(ours, iterations), soft_skel(theirs, iterations))
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    small = torch.from_numpy(source.uniform(size=[1, 1, 3, 4, 4])).requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda v: ops.soft_skeleton(v, 2, "cube"), small)
+    loss = ops.cldice(ours, (theirs.detach() > 0.5).double(), iterations)
+    loss.backward()
+    assert 0 < loss.item() < 1 and ours.grad.isfinite().all()
+
+
+def test_dice_and_cross_entropy_are_torchs(ops, draw, source):
+    shape = [draw.randrange(1, 4), 1] + [draw.randrange(3, 9) for _ in range(3)]
+    logits = torch.from_numpy(source.normal(size=shape).astype(np.float32) * 3).requires_grad_(True)
+    target = torch.from_numpy(source.integers(0, 3, size=shape))  # 2 is ignored
+    ops.dice_bce(logits, target, dice_weight=0.7, bce_weight=1.3, ignore=2).backward()
+    ours, logits.grad = logits.grad, None
+    valid = target != 2
+    wanted = (target == 1).double()
+    p = torch.sigmoid(logits.double()) * valid
+    axes = tuple(range(1, 5))
+    dice = 1 - (2 * (p * wanted).sum(axes) + 1) / (p.sum(axes) + wanted.sum(axes) + 1)
+    bce = torch.nn.functional.binary_cross_entropy_with_logits(logits.double()[valid], wanted[valid])
+    loss = 0.7 * dice.mean() + 1.3 * bce
+    loss.backward()
+    torch.testing.assert_close(ops.dice_bce(logits, target, 0.7, 1.3, ignore=2), loss.float())
+    torch.testing.assert_close(ours, logits.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_components_are_cc3ds(ops, draw, source):
+    cc3d = pytest.importorskip("cc3d")
+    labels = source.integers(0, 3, size=[draw.randrange(4, 16) for _ in range(3)]).astype(np.int32)
+    for connectivity in (6, 18, 26):
+        ours = ops.connected_components(torch.from_numpy(labels), connectivity).numpy()
+        theirs = cc3d.connected_components(labels, connectivity=connectivity)
+        pairs = np.unique(np.stack([ours.ravel(), theirs.ravel()]), axis=1)
+        assert pairs.shape[1] == ours.max() + 1 == theirs.max() + 1
+
+
+def test_persistence_is_gudhis(ops, draw, source):
+    gudhi = pytest.importorskip("gudhi")
+    values = source.permutation(8 * 7 * 6).reshape(8, 7, 6).astype(np.float32)
+    complex_ = gudhi.CubicalComplex(vertices=values.astype(np.float64))
+    complex_.persistence()
+    for dimension in range(3):
+        pairs = ops.persistence_pairs(torch.from_numpy(values), dimension).numpy()
+        flat = values.ravel()
+        ours = sorted((flat[b], np.inf if d < 0 else flat[d]) for b, d in pairs)
+        theirs = sorted(map(tuple, complex_.persistence_intervals_in_dimension(dimension)))
+        assert ours == theirs
+
+
+def test_the_operators_pass_torchs_own_checks_and_compile(ops, source):
+    values = torch.from_numpy(source.uniform(size=[1, 4, 5, 6]).astype(np.float32))
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.voxloom.soft_skeleton.default, (values.clone().requires_grad_(True), 2, False),
+                          test_utils=checks)
+    torch.library.opcheck(torch.ops.voxloom.edt.default, ((values > 0.5).to(torch.uint8), 1.0, 1.0, 1.0, 9.0),
+                          test_utils=checks)
+    for bad in (lambda: ops.soft_skeleton(values, erosion="ball"), lambda: ops.edt(values, (1, 0, 1)),
+                lambda: ops.connected_components(values > 0.5, 7), lambda: ops.edt(values[0, 0]),
+                lambda: ops.cldice(values, values[:, :2])):
+        with pytest.raises((ValueError, RuntimeError), match="voxloom"):
+            bad()

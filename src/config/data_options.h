@@ -118,8 +118,9 @@ inline void DataOptions::describe_cases(Visitor& v) {
 
 inline void DataOptions::describe_split(Visitor& v) {
   v.field("split", split,
-          {.meaning = "How cases are split: folds by seed, a column, the lists below, or all for training",
-           .choices = {"kfold", "column", "explicit", "none"}});
+          {.meaning = "How cases are split: folds by seed, a column, the lists below, the folder an image lies in "
+                      "(train..., validation..., test...), or all for training",
+           .choices = {"kfold", "column", "explicit", "folder", "none"}});
   v.field("split_column", split_column, {.meaning = "Column of the table that names the split"});
   v.field("train", train, {.meaning = "Ids for training, with split: explicit"});
   v.field("validation", validation, {.meaning = "Ids for validation, with split: explicit"});

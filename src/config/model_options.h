@@ -33,6 +33,7 @@ struct ModelOptions {
   bool conv_bias = true;
   bool trans_bias = false;
   double dropout = -1;  // -1: the architecture's own
+  double output_scale = 1;
   int64_t num_res_units = 2;
   bool residual = false;
   std::string squeeze_excitation = "none";
@@ -102,6 +103,13 @@ struct ModelOptions {
              .min = 0,
              .max = 0.99,
              .named = NamedValue{"auto", -1}});
+    v.field(
+        "output_scale", output_scale,
+        {.meaning = "Factor on all outputs, so that a network that is good at values of about 1 predicts large ones: "
+                    "70 for a dose in Gy",
+         .min = 0,
+         .max = 1e9,
+         .above_min = true});
     v.field("num_res_units", num_res_units,
             {.meaning = "Convolutions of a residual unit of monai_unet; 0 has no residuals", .min = 0, .max = 64});
     v.field("residual", residual, {.meaning = "Residual blocks in dynunet"});

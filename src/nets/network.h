@@ -41,8 +41,8 @@ class Network {
   // 1e9 multiply-adds of one forward pass of one sample.
   double gmac(const Extent3& patch) { return layer_table(patch).gmac(); }
 
-  ParameterSet& parameters() { return parameters_; }
-  const ParameterSet& parameters() const { return parameters_; }
+  virtual ParameterSet& parameters() { return parameters_; }
+  virtual const ParameterSet& parameters() const { return parameters_; }
   // Error names the nearest sizes that fit. A network that pads as its original does takes any.
   virtual void require_divisible(const Extent3& patch) const;
   Extent3 round_up(const Extent3& patch) const;

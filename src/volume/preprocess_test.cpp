@@ -86,6 +86,13 @@ TEST(Preprocess, ZScoreHasMeanZeroAndDeviationOne) {
   }
 }
 
+TEST(Preprocess, NormalizeTakesWhatItIsGivenAndKeepsTheStoredType) {
+  const Volume after = applied(hounsfield(), {step("normalize", {{"mean", "40.5"}, {"std", "12.25"}})});
+  EXPECT_EQ(after.info.dtype, DType::kInt16);
+  const std::vector<double> in = values_of(hounsfield()), out = values_of(after);
+  for (size_t i = 0; i < in.size(); ++i) EXPECT_NEAR(out[i], (in[i] - 40.5) / 12.25, 1e-9);
+}
+
 TEST(Preprocess, MinMaxMapsTheRange) {
   const Volume after = applied(hounsfield(), {step("minmax", {{"low", "-1"}, {"high", "1"}})});
   const std::vector<double> out = values_of(after);

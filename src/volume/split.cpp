@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -16,15 +18,19 @@ namespace {
 constexpr std::array kSplitNames{"train", "validation", "test"};
 
 // Train, validation or test from the words people use for them.
-Split parse_split(const std::string& text, const std::string& case_id) {
+std::optional<Split> split_of_word(const std::string& word) {
   static const std::map<std::string, Split> words{
       {"train", Split::kTrain},      {"training", Split::kTrain},        {"val", Split::kValidation},
       {"valid", Split::kValidation}, {"validation", Split::kValidation}, {"dev", Split::kValidation},
       {"test", Split::kTest},        {"testing", Split::kTest}};
-  const auto found = words.find(lower(text));
-  VOX_CHECK(found != words.end(), "case ", case_id, ": its split is \"", text,
-            "\"; expected train, validation or test");
-  return found->second;
+  const auto found = words.find(lower(word));
+  return found == words.end() ? std::nullopt : std::optional(found->second);
+}
+
+Split parse_split(const std::string& text, const std::string& case_id) {
+  const auto split = split_of_word(text);
+  VOX_CHECK(split, "case ", case_id, ": its split is \"", text, "\"; expected train, validation or test");
+  return *split;
 }
 
 using Assignment = std::vector<int>;  // per case a Split, or -1: in none
@@ -86,6 +92,20 @@ void assign_kfold(const Dataset& dataset, const DataOptions& data, int64_t fold,
             "data.split: none to train on everything");
 }
 
+// Of the folders between data.root and the image, from the deepest up, the first whose name begins with a word for a
+// split: "validation-pats", "train_images".
+Split split_of_folder(const Case& item, const std::string& root) {
+  const fs::path image = item.images.front();
+  const fs::path below = root.empty() ? image : image.lexically_relative(fs::path(root).lexically_normal());
+  for (fs::path folder = below.parent_path(); folder.has_filename(); folder = folder.parent_path()) {
+    const std::string name = lower(folder.filename().string());
+    const std::string word = name.substr(0, name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"));
+    if (const auto split = split_of_word(word)) return *split;
+  }
+  throw Error(concat("case ", item.id, ": data.split is folder, but no folder of ", image.string(),
+                     " below data.root is called train..., validation... or test...; choose another data.split"));
+}
+
 void require_whole_groups(const Dataset& dataset, const Assignment& assignment) {
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < assignment.size(); ++i) {
@@ -140,6 +160,8 @@ void split_cases(Dataset& dataset, const DataOptions& data, int64_t fold, uint64
   }
   if (data.split == "kfold") assign_kfold(dataset, data, fold, seed, assignment);
   if (data.split == "explicit") assign_explicit(dataset, data, assignment);
+  for (size_t i = 0; i < assignment.size() && data.split == "folder"; ++i)
+    assignment[i] = number(split_of_folder(dataset.cases[i], data.root));
   if (data.split == "none") std::fill(assignment.begin(), assignment.end(), number(Split::kTrain));
   require_whole_groups(dataset, assignment);
   const std::array parts{&dataset.train, &dataset.validation, &dataset.test};

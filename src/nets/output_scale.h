@@ -1,0 +1,14 @@
+// model.output_scale: a network whose outputs are another's times a number. The weights are the other's own, so files
+// of weights do not know of it.
+#pragma once
+
+#include <memory>
+
+#include "nets/network.h"
+
+namespace vox {
+
+// The network itself where the factor is 1.
+std::unique_ptr<Network> scaled(std::unique_ptr<Network> network, double factor);
+
+}  // namespace vox

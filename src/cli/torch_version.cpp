@@ -25,16 +25,24 @@ std::string torch_library() {
   return found;
 }
 
+fs::path version_file() {
+  return fs::path(torch_library()).parent_path().parent_path() / "version.py";
+}
+
 }  // namespace
 
-void require_built_torch() {
-  const fs::path version_file = fs::path(torch_library()).parent_path().parent_path() / "version.py";
-  if (!fs::exists(version_file)) return;  // a torch without its Python package: nothing to compare with
-  const std::string text = read_file(version_file);
+std::string loaded_torch_version() {
+  if (!fs::exists(version_file())) return "";
+  const std::string text = read_file(version_file());
   std::smatch match;
-  if (!std::regex_search(text, match, std::regex("__version__ = '([^']*)'"))) return;
-  VOX_CHECK(match[1] == VOX_TORCH_VERSION, "this program was built for torch ", VOX_TORCH_VERSION, " but finds torch ",
-            match[1].str(), " in ", version_file.parent_path().string(),
+  return std::regex_search(text, match, std::regex("__version__ = '([^']*)'")) ? match[1].str() : "";
+}
+
+void require_built_torch() {
+  const std::string loaded = loaded_torch_version();
+  if (loaded.empty()) return;  // nothing to compare with
+  VOX_CHECK(loaded == VOX_TORCH_VERSION, "this program was built for torch ", VOX_TORCH_VERSION, " but finds torch ",
+            loaded, " in ", version_file().parent_path().string(),
             "; run `make build` again, or point LD_LIBRARY_PATH at the torch it was built for");
 }
 

@@ -190,7 +190,8 @@ NetworkEntry dynunet_entry() {
   return {"dynunet", "MONAI's DynUNet: nnU-Net's topology, plain or residual blocks, deep supervision",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<DynUNet>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

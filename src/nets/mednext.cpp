@@ -236,7 +236,8 @@ NetworkEntry mednext_entry() {
   return {"mednext", "MedNeXt S, B, M and L: depthwise convolutions, wide 1x1 layers, added skips",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<MedNeXt>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

@@ -15,7 +15,11 @@ class Network;
 struct NetworkEntry {
   std::string name, help;
   std::function<std::unique_ptr<Network>(const ModelOptions&, uint64_t seed)> make;
+  bool deep_supervision = false;  // has coarser outputs where model.deep_supervision asks for them
 };
 const std::vector<NetworkEntry>& all_networks();
+
+// Options that are set though the architecture cannot follow them, a sentence each: a run goes on without them.
+std::vector<std::string> ignored_model_options(const ModelOptions& options);
 
 }  // namespace vox

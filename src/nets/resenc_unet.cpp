@@ -171,7 +171,8 @@ NetworkEntry resenc_unet_entry() {
   return {"resenc_unet", "nnU-Net's U-Net with a residual encoder, optionally with squeeze-and-excitation",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<ResencUNet>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

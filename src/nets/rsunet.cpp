@@ -224,7 +224,8 @@ NetworkEntry rsunet_entry() {
   return {"rsunet", "Residual symmetric U-Net of PyTorch Connectomics: anisotropic pooling, added skips",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<RSUNet>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

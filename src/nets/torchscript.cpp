@@ -206,7 +206,8 @@ NetworkEntry torchscript_entry() {
   return {"torchscript", "Your own network: the TorchScript module that model.file names",
           [](const ModelOptions& options, uint64_t) -> std::unique_ptr<Network> {
             return std::make_unique<TorchScriptNetwork>(options);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

@@ -60,7 +60,8 @@ NetworkEntry unet_entry() {
   return {"unet", "nnU-Net's plain U-Net: instance norm, leaky ReLU, transposed-convolution upsampling",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<UNet>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/true};
 }
 
 }  // namespace vox

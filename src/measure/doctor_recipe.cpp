@@ -1,0 +1,110 @@
+#include "measure/doctor_recipe.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "measure/doctor_disk.h"
+#include "measure/doctor_files.h"
+#include "train/learner.h"
+#include "volume/dataset.h"
+#include "volume/shelf.h"
+#include "volume/unit.h"
+
+namespace vox {
+namespace {
+
+void add_unit(const Unit& unit, std::map<uint64_t, bool>& seen, DataFacts& facts) {
+  if (!seen.emplace(unit.key, true).second) return;
+  const int64_t bytes = unit.stored.bytes();
+  facts.stored_bytes += bytes;
+  facts.passing_bytes = std::max(facts.passing_bytes, unit.peak_bytes - bytes);
+  if (!unit.direct) facts.restored_bytes += unit.role == Role::kImage ? bytes : bytes / 4;  // labels pack well
+}
+
+DataFacts data_facts(const Options& options) {
+  DataFacts facts;
+  try {
+    const Dataset dataset =
+        make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
+    facts.train = static_cast<int64_t>(dataset.train.size());
+    facts.validation = static_cast<int64_t>(dataset.validation.size());
+    const Preprocess preprocess(options.data);
+    std::map<uint64_t, bool> seen;
+    for (const Case& item : dataset.cases) {
+      const CaseUnits units = open_case(item, options.data, preprocess);
+      for (const Unit& image : units.images) add_unit(image, seen, facts);
+      if (units.label) add_unit(*units.label, seen, facts);
+      if (units.mask) add_unit(*units.mask, seen, facts);
+      facts.channels = static_cast<int64_t>(units.images.size());
+      const Extent3 extent = units.images.front().stored.extent;
+      const bool smaller = facts.smallest_case.empty() ||
+                           min(extent, options.data.patch_size) != options.data.patch_size ||
+                           extent.voxels() < facts.smallest.voxels();
+      if (smaller &&
+          (facts.smallest_case.empty() || min(facts.smallest, options.data.patch_size) == options.data.patch_size)) {
+        facts.smallest = extent;
+        facts.smallest_case = item.id;
+      }
+    }
+  } catch (const Error& error) {
+    facts.to_be_made = !options.data.synth.kind.empty() && !fs::exists(options.data.root);
+    facts.problem = error.what();
+  }
+  return facts;
+}
+
+NetworkFacts network_facts(const Options& options, int64_t channels) {
+  NetworkFacts facts;
+  try {
+    const std::vector<int64_t> labels = options.data.labels.empty() ? std::vector<int64_t>{0, 1} : options.data.labels;
+    const ModelOptions model = resolve_model(options, channels, labels);
+    const std::unique_ptr<Network> network = make_network(model, 0);
+    network->require_divisible(options.data.patch_size);
+    const auto memory_of = [&](int64_t batch) {
+      return estimate_memory(options, network->parameters(), network->layer_table(options.data.patch_size, batch));
+    };
+    facts.memory = memory_of(options.data.batch_size);
+    facts.memory_doubled = memory_of(2 * options.data.batch_size);
+    facts.checkpoint_bytes =
+        network->parameters().count() * 4 * (options.training.ema > 0 ? 2 : 1) + facts.memory.optimizer;
+  } catch (const Error& error) {
+    facts.problem = error.what();
+  }
+  return facts;
+}
+
+}  // namespace
+
+RecipeFacts recipe_facts(const Config& config, const std::string& name, const MachineView& machine) {
+  RecipeFacts facts;
+  const Options& options = config.options;
+  facts.config = config;
+  facts.name = name;
+  facts.cpus = count_cpus(machine).usable();
+  facts.memory_bytes = count_memory(machine).usable();
+  facts.gpus = options.system.num_gpus == 0 ? 0 : machine.torch.gpus;
+  if (facts.gpus > 0 && !machine.gpus.gpus.empty()) {
+    facts.gpu_free_bytes = machine.gpus.gpus.front().free_bytes;
+    facts.gpu_capability = machine.gpus.gpus.front().capability;
+  }
+  facts.run_folder = fs::absolute("runs").string();
+  facts.cache_dir = cache_folder(options.data.cache_dir).string();
+  facts.run_free_bytes = free_bytes(facts.run_folder);
+  facts.cache_free_bytes = free_bytes(facts.cache_dir);
+  facts.data = data_facts(options);
+  const int64_t declared = std::max<int64_t>(1, options.model.in_channels);
+  facts.network = network_facts(options, facts.data.problem.empty() ? facts.data.channels : declared);
+  return facts;
+}
+
+std::vector<Finding> examine_recipe(const RecipeFacts& recipe) {
+  std::vector<Finding> all;
+  for (const RecipeCheck& check : recipe_checks()) {
+    const std::vector<Finding> found = check.look(recipe);
+    all.insert(all.end(), found.begin(), found.end());
+  }
+  return all;
+}
+
+}  // namespace vox

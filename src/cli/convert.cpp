@@ -81,27 +81,35 @@ Volume turned_to_ras(const Volume& volume, const std::string& name) {
 }
 
 // Probabilities (real values) are cut by the chain's first step; of labels, everything but 0 is foreground. The result
-// holds 0 and 1.
+// holds 0 and 1, or the numbers of objects.
 Volume processed(const Volume& volume, const PostChain& chain, const std::string& name) {
-  VOX_CHECK(volume.info.channels == 1, name, " has ", volume.info.channels, " channels; --postprocess works on one");
-  PostVolume work{.extent = volume.info.extent, .probability = {}, .mask = {}};
+  VOX_CHECK(volume.info.channels == 1 || chain.wants_channels(), name, " has ", volume.info.channels,
+            " channels; --postprocess works on one, but for chains that begin with watershed or mutex_watershed");
+  PostVolume work{.extent = volume.info.extent, .channels = volume.info.channels};
   const auto voxels = static_cast<size_t>(volume.info.voxels());
   with_type(volume.info.dtype, [&](auto type) {
     using T = decltype(type);
     const T* const values = volume.as<T>();
     if constexpr (std::is_floating_point_v<T>) work.probability.assign(values, values + voxels);
     if constexpr (!std::is_floating_point_v<T>) {
+      VOX_CHECK(work.channels == 1, name,
+                " holds whole numbers in several channels; objects are made from "
+                "probabilities, which are real");
       work.mask.resize(voxels);
       for (size_t i = 0; i < voxels; ++i) work.mask[i] = values[i] != 0;
     }
   });
   chain.run(work);
   VolumeInfo info = volume.info;
-  info.dtype = DType::kUInt8;
+  info.dtype = chain.makes_objects() ? DType::kUInt32 : DType::kUInt8;
+  info.channels = 1;
   info.scale = 1;
   info.offset = 0;
   Volume out = allocate_volume(info);
-  std::copy(work.mask.begin(), work.mask.end(), out.data.as<uint8_t>());
+  if (chain.makes_objects())
+    std::copy(work.objects.begin(), work.objects.end(), out.data.as<uint32_t>());
+  else
+    std::copy(work.mask.begin(), work.mask.end(), out.data.as<uint8_t>());
   return out;
 }
 

@@ -88,7 +88,7 @@ void close_sheets(PostVolume& volume, const SheetOptions& options) {
 }  // namespace
 
 PostEntry close_post() {
-  return {"close", "Closes gaps with a ball", false, [](const Tree& params) -> PostStep {
+  return {"close", "Closes gaps with a ball", PostKind::kMask, [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: close");
             return [options](PostVolume& volume) {
               spread(volume.mask, volume.extent, 1, options.radius);
@@ -98,7 +98,7 @@ PostEntry close_post() {
 }
 
 PostEntry open_post() {
-  return {"open", "Takes away what a ball does not fit into", false, [](const Tree& params) -> PostStep {
+  return {"open", "Takes away what a ball does not fit into", PostKind::kMask, [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: open");
             return [options](PostVolume& volume) {
               spread(volume.mask, volume.extent, 0, options.radius);
@@ -108,7 +108,7 @@ PostEntry open_post() {
 }
 
 PostEntry close_sheets_post() {
-  return {"close_sheets", "Closes each piece by itself, so that neighbours are not glued together", false,
+  return {"close_sheets", "Closes each piece by itself, so that neighbours are not glued together", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<SheetOptions>(params, "postprocess: close_sheets");
             return [options](PostVolume& volume) { close_sheets(volume, options); };

@@ -43,14 +43,14 @@ void keep_seeded(PostVolume& volume, const HysteresisOptions& options) {
 }  // namespace
 
 PostEntry threshold_post() {
-  return {"threshold", "Foreground is what lies above a level", true, [](const Tree& params) -> PostStep {
+  return {"threshold", "Foreground is what lies above a level", PostKind::kCut, [](const Tree& params) -> PostStep {
             const auto options = parse_params<ThresholdOptions>(params, "postprocess: threshold");
             return [options](PostVolume& volume) { cut(volume, options.level); };
           }};
 }
 
 PostEntry hysteresis_post() {
-  return {"hysteresis", "Pieces above a low level that hold something above a high one", true,
+  return {"hysteresis", "Pieces above a low level that hold something above a high one", PostKind::kCut,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<HysteresisOptions>(params, "postprocess: hysteresis");
             VOX_CHECK(options.low <= options.high, "postprocess: hysteresis: low is ", options.low, " and high ",

@@ -36,17 +36,20 @@ const PostEntry& find_step(const std::string& name) {
 PostChain::PostChain(const std::vector<PostOptions>& steps) {
   for (const PostOptions& options : steps) {
     const PostEntry& entry = find_step(options.name);
-    VOX_CHECK(!entry.cuts || steps_.empty(), "postprocess: ", entry.name,
+    VOX_CHECK(entry.kind != PostKind::kCut || steps_.empty(), "postprocess: ", entry.name,
               " cuts probabilities and can only be the first step");
-    cuts_first_ = cuts_first_ || entry.cuts;
+    VOX_CHECK(!makes_objects(), "postprocess: ", entry.name,
+              " cannot follow a step that makes objects, which is the last one");
+    kinds_.push_back(entry.kind);
     steps_.push_back(entry.make(options.params));
   }
 }
 
 void PostChain::run(PostVolume& volume) const {
-  VOX_CHECK(!cuts_first_ || !volume.probability.empty(),
+  if (steps_.empty()) return;
+  VOX_CHECK(kinds_.front() != PostKind::kCut || !volume.probability.empty(),
             "postprocess: the first step cuts probabilities, but the volume holds labels; leave it out");
-  VOX_CHECK(cuts_first_ || !volume.mask.empty(),
+  VOX_CHECK(kinds_.front() != PostKind::kMask || !volume.mask.empty(),
             "postprocess: the volume holds probabilities; begin with threshold or hysteresis");
   for (const PostStep& step : steps_) step(volume);
 }

@@ -15,15 +15,23 @@ namespace vox {
 
 struct PostVolume {
   Extent3 extent;
-  std::vector<float> probability;  // empty where only labels came
-  std::vector<uint8_t> mask;       // 0 and 1; empty until a step has cut the probabilities
+  std::vector<float> probability{};  // [channels, extent]; empty where only labels came
+  std::vector<uint8_t> mask{};       // 0 and 1; empty until a step has cut the probabilities
+  int64_t channels = 1;              // of the probabilities; more than one only for steps that make objects
+  std::vector<uint32_t> objects{};   // from 1; empty unless the last step numbers objects
 };
 
 using PostStep = std::function<void(PostVolume&)>;
 
+enum class PostKind {
+  kCut,     // makes the mask from probabilities: the first step
+  kMask,    // changes the mask
+  kObjects  // makes objects from probabilities or a mask: the last step
+};
+
 struct PostEntry {
   std::string name, help;
-  bool cuts = false;  // makes the mask from probabilities; every other step needs a mask
+  PostKind kind;
   std::function<PostStep(const Tree& params)> make;
 };
 const std::vector<PostEntry>& all_post_steps();
@@ -32,12 +40,14 @@ class PostChain {
  public:
   explicit PostChain(const std::vector<PostOptions>& steps);  // Error names what there is, and what cannot follow
   bool empty() const { return steps_.empty(); }
-  bool wants_probabilities() const { return cuts_first_; }
+  bool wants_probabilities() const { return !kinds_.empty() && kinds_.front() != PostKind::kMask; }
+  bool wants_channels() const { return !kinds_.empty() && kinds_.front() == PostKind::kObjects; }
+  bool makes_objects() const { return !kinds_.empty() && kinds_.back() == PostKind::kObjects; }
   void run(PostVolume& volume) const;  // Error where it begins with a cut but only labels came
 
  private:
   std::vector<PostStep> steps_;
-  bool cuts_first_ = false;
+  std::vector<PostKind> kinds_;
 };
 
 }  // namespace vox

@@ -13,6 +13,7 @@ ALLOWED = {
     "io": "base",
     "kernels": "base",
     "volume": "base config io kernels",
+    "plan": "base config io volume kernels",
     "patch": "base config volume",
     "augment": "base config patch kernels",
     "targets": "base config kernels",

@@ -93,6 +93,30 @@ TEST_F(DatasetTest, TableFillsTemplatesAndGroups) {
   EXPECT_THAT(error(data), AllOf(HasSubstr("train.csv"), HasSubstr("did you mean \"scroll_id\"")));
 }
 
+TEST_F(DatasetTest, TableOfOtherDataIsFoundBesideThem) {
+  touch({"a.npy", "b.npy"});
+  write_file(folder_ / "train.csv", "id\na\nb\n");
+  DataOptions data = options();
+  data.csv = folder_ / "recipes/train.csv";  // as a recipe elsewhere says it, resolved
+  data.images = {"{id}.npy"};
+  EXPECT_THAT(ids(data), ElementsAre("a", "b"));
+  data.csv = folder_ / "recipes/tests.csv";
+  EXPECT_THAT(error(data), HasSubstr("recipes/tests.csv"));
+}
+
+TEST_F(DatasetTest, FoldersBelowTheRootSayTheSplit) {
+  touch({"train-pats/p1.npy", "validation_images/p2.npy", "Test/deep/p3.npy", "val/p4.npy"});
+  DataOptions data = options();
+  data.images = {"**/{id}.npy"};
+  data.split = "folder";
+  const Dataset dataset = make_dataset(data, 0, 0);
+  EXPECT_THAT(dataset.train, ElementsAre(0));
+  EXPECT_THAT(dataset.validation, ElementsAre(1, 3));
+  EXPECT_THAT(dataset.test, ElementsAre(2));
+  touch({"tests_of_mine/p5.npy"});
+  EXPECT_THAT(error(data), AllOf(HasSubstr("case p5"), HasSubstr("tests_of_mine/p5.npy")));
+}
+
 TEST_F(DatasetTest, TableColumnSplitsInManyWords) {
   touch({"a.npy", "b.npy", "c.npy", "d.npy"});
   write_file(folder_ / "t.csv", "id,split,who\na,train,1\nb,Validation,2\nc,val,2\nd,test,3\n");

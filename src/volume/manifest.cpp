@@ -141,8 +141,14 @@ void add_columns(Case& item, const DataOptions& data, const Table& table, const 
   if (data.images.empty() && data.mask.empty()) item.mask = path_of("mask");
 }
 
+// A recipe names its table from where it stands; with data.root= another copy of the data is meant, table and all.
+fs::path table_of(const DataOptions& data) {
+  const fs::path named = fs::path(data.root) / data.csv, beside_data = fs::path(data.root) / named.filename();
+  return !fs::exists(named) && fs::exists(beside_data) ? beside_data : named;
+}
+
 std::vector<Case> cases_from_table(const DataOptions& data) {
-  const Table table = read_table(fs::path(data.root) / data.csv);
+  const Table table = read_table(table_of(data));
   const auto id_column = static_cast<size_t>(table.require_column(data.id_column, "data.id_column"));
   const int64_t group_column =
       data.group_column.empty() ? -1 : table.require_column(data.group_column, "data.group_column");

@@ -1,0 +1,54 @@
+// voxloom init FOLDER [--like nnunet] --output RECIPE.yaml [--force]: from a data folder to a commented recipe.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "plan/recipe.h"
+
+namespace vox::cli {
+namespace {
+
+struct Arguments {
+  std::string folder, output, like;
+  bool force = false;
+};
+
+void run(const Arguments& arguments) {
+  VOX_CHECK(ends_with(arguments.output, ".yaml") || ends_with(arguments.output, ".yml"), "--output is ",
+            arguments.output, "; a recipe is called NAME.yaml");
+  VOX_CHECK(arguments.force || !fs::exists(arguments.output), arguments.output,
+            " exists already; choose another --output, or replace it with --force");
+  const Layout layout = find_layout(arguments.folder);
+  std::cerr << "reading " << layout.cases.size() << " cases (" << layout.title << ")\n";
+  ThreadPool pool(available_cpus());
+  const Fingerprint print = measure(layout, pool);
+  const PlanStyle style = arguments.like == "nnunet" ? PlanStyle::kNnunet : PlanStyle::kVoxloom;
+  write_file(arguments.output, plan_recipe({layout, print, style, arguments.output}));
+  std::cout << "wrote " << arguments.output << "; next: voxloom train " << arguments.output
+            << " --dry-run, then without\n";
+}
+
+void define(CLI::App& command) {
+  auto arguments = std::make_shared<Arguments>();
+  command
+      .add_option("folder", arguments->folder, "the dataset: nnU-Net, MONAI, Vesuvius, OpenKBP, or images and labels")
+      ->required();
+  command.add_option("--output", arguments->output, "recipe to write, NAME.yaml")->required();
+  command.add_option("--like", arguments->like, "follow the planning rules of another program")
+      ->check(CLI::IsMember({"nnunet"}));
+  command.add_flag("--force", arguments->force, "replace a recipe that exists");
+  command.callback([arguments] { run(*arguments); });
+}
+
+}  // namespace
+
+CommandEntry init_command() {
+  return {"init", "From a folder of data to a recipe that says why", define};
+}
+
+}  // namespace vox::cli

@@ -1,0 +1,214 @@
+#include "plan/fingerprint.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "io/format.h"
+#include "volume/scan.h"
+
+namespace vox {
+namespace {
+
+constexpr int64_t kSamples = 10000;  // foreground voxels of a case whose intensities are taken
+constexpr int64_t kSlabBytes = int64_t{16} << 20;
+
+void visit_slabs(const Unit& unit, const Loader::Slab& slab) {
+  const auto reader = open_volume(unit.name);
+  const Extent3 extent = unit.raw.extent;
+  const int64_t slice = extent.y * extent.x * size_of(unit.raw.dtype);
+  const int64_t thin = std::max<int64_t>({1, kSlabBytes / slice, unit.raw.chunk.z});
+  const int64_t depth = unit.in_slabs ? std::min(thin, extent.z) : extent.z;
+  Buffer buffer(depth * slice);
+  for (int64_t z = 0; z < extent.z; z += depth) {
+    const int64_t end = std::min(z + depth, extent.z);
+    reader->read({{z, 0, 0}, {end, extent.y, extent.x}}, unit.channel, buffer.data());
+    slab(z, end, unit.raw, buffer.data());
+  }
+}
+
+// kSamples places, spread evenly over the foreground (each label by its share), or over the volume where there is none.
+std::vector<int64_t> sample_places(const CaseScan& scan, int64_t ignore) {
+  std::vector<int64_t> places;
+  int64_t total = 0;
+  for (const auto& [value, count] : scan.facts.label_counts)
+    if (value != 0 && value != ignore) total += count;
+  for (const auto& [value, count] : scan.facts.label_counts) {
+    if (value == 0 || value == ignore) continue;
+    const std::vector<int64_t>& kept = scan.foreground.at(value);
+    const auto wanted = static_cast<int64_t>(
+        std::llround(static_cast<double>(count) / static_cast<double>(total) * static_cast<double>(kSamples)));
+    const auto size = static_cast<int64_t>(kept.size());
+    for (int64_t i = 0; i < wanted; ++i) places.push_back(kept[static_cast<size_t>(i * size / wanted)]);
+  }
+  if (total == 0)
+    for (int64_t i = 0; i < kSamples; ++i) places.push_back(i * scan.facts.extent.voxels() / kSamples);
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+// Grows `box` to hold every voxel of the slab that is not zero.
+template <class T>
+void grow(Box3& box, const T* voxels, int64_t z_begin, int64_t z_end, const VolumeInfo& info) {
+  const T zero = static_cast<T>(-info.offset / info.scale);
+  const Extent3 extent = info.extent;
+  for (int64_t z = z_begin; z < z_end; ++z)
+    for (int64_t y = 0; y < extent.y; ++y) {
+      const T* row = voxels + ((z - z_begin) * extent.y + y) * extent.x;
+      const T* first = std::find_if(row, row + extent.x, [&](T value) { return value != zero; });
+      if (first == row + extent.x) continue;
+      const T* last = row + extent.x - 1;
+      while (*last == zero) --last;
+      box.begin = min(box.begin, {z, y, first - row});
+      box.end = max(box.end, {z + 1, y + 1, last - row + 1});
+    }
+}
+
+struct Measured {
+  CasePrint print;
+  std::vector<std::pair<int64_t, int64_t>> label_counts;
+  std::vector<std::vector<double>> samples;  // of each channel
+};
+
+void read_values(const Unit& unit, const std::vector<int64_t>& places, Box3& box, std::vector<double>& samples) {
+  size_t next = 0;
+  visit_slabs(unit, [&](int64_t z_begin, int64_t z_end, const VolumeInfo& info, const std::byte* data) {
+    const int64_t slice = info.extent.y * info.extent.x;
+    with_type(info.dtype, [&](auto tag) {
+      const auto* voxels = reinterpret_cast<const decltype(tag)*>(data);
+      grow(box, voxels, z_begin, z_end, info);
+      for (; next < places.size() && places[next] < z_end * slice; ++next)
+        samples.push_back(static_cast<double>(voxels[places[next] - z_begin * slice]) * info.scale + info.offset);
+    });
+  });
+}
+
+Measured measure_case(const Case& item, const DataOptions& data) {
+  const CaseUnits units = open_case(item, data, Preprocess(data));
+  const CaseScan scan = scan_case(units, data, visit_slabs);
+  const Unit& first = units.images.front();
+  Measured measured;
+  CasePrint& print = measured.print;
+  print.id = item.id;
+  print.extent = first.raw.extent;
+  print.has_spacing = first.raw.spacing.has_value();
+  print.spacing = first.raw.spacing.value_or(Spacing3{});
+  for (int axis = 0; axis < 3; ++axis)
+    VOX_CHECK(print.spacing[axis] > 0 && std::isfinite(print.spacing[axis]), first.name, ": the spacing ",
+              print.spacing, " mm is not positive; correct the header");
+  print.dtype = first.raw.dtype;
+  print.mean = scan.facts.channel_mean;
+  print.deviation = scan.facts.channel_std;
+  print.minimum = scan.facts.channel_min;
+  for (const Unit& image : units.images) print.stored_bytes += image.raw.bytes();
+  if (units.label) print.stored_bytes += units.label->raw.bytes();
+  if (units.mask) print.stored_bytes += units.mask->raw.bytes();
+  measured.label_counts = scan.facts.label_counts;
+  if (data.target == "regression") {
+    print.nonzero = print.extent;
+    return measured;
+  }
+  const std::vector<int64_t> places = sample_places(scan, data.ignore_label);
+  Box3 box{print.extent, {0, 0, 0}};
+  measured.samples.resize(units.images.size());
+  for (size_t channel = 0; channel < units.images.size(); ++channel)
+    read_values(units.images[channel], places, box, measured.samples[channel]);
+  print.nonzero = box.empty() ? print.extent : box.extent();
+  return measured;
+}
+
+Intensities intensities_of(std::vector<double> values) {
+  Intensities result;
+  if (values.empty()) return result;
+  const auto count = static_cast<double>(values.size());
+  result.mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - result.mean) * (value - result.mean);
+  result.deviation = std::sqrt(squares / count);
+  result.low = percentile(values, 0.5);
+  result.high = percentile(std::move(values), 99.5);
+  return result;
+}
+
+void require_equal_channels(const std::vector<Measured>& cases) {
+  for (const Measured& item : cases)
+    VOX_CHECK(item.print.mean.size() == cases.front().print.mean.size(), "case ", item.print.id, " has ",
+              item.print.mean.size(), " channels but case ", cases.front().print.id, " has ",
+              cases.front().print.mean.size(), "; all cases must have the same");
+}
+
+Fingerprint summary_of(std::vector<Measured> cases, const DataOptions& data) {
+  Fingerprint result;
+  result.channels = static_cast<int64_t>(cases.front().print.mean.size());
+  std::vector<std::vector<double>> samples(static_cast<size_t>(result.channels));
+  std::vector<double> shares;
+  for (Measured& item : cases) {
+    result.voxels += item.print.extent.voxels();
+    for (const auto& [value, count] : item.label_counts)
+      (value == data.ignore_label ? result.ignored_voxels : result.labels[value]) += count;
+    for (size_t channel = 0; channel < item.samples.size(); ++channel)
+      samples[channel].insert(samples[channel].end(), item.samples[channel].begin(), item.samples[channel].end());
+    shares.push_back(static_cast<double>(item.print.nonzero.voxels()) /
+                     static_cast<double>(item.print.extent.voxels()));
+    result.cases.push_back(std::move(item.print));
+  }
+  result.relative_size = percentile(std::move(shares), 50);
+  for (std::vector<double>& values : samples) result.foreground.push_back(intensities_of(std::move(values)));
+  return result;
+}
+
+}  // namespace
+
+std::vector<CaseShape> Fingerprint::shapes() const {
+  std::vector<CaseShape> result;
+  for (const CasePrint& print : cases) result.push_back({print.nonzero, print.spacing});
+  return result;
+}
+
+bool Fingerprint::one_spacing() const {
+  const Spacing3 first = cases.front().spacing;
+  return std::all_of(cases.begin(), cases.end(), [&](const CasePrint& print) {
+    for (int axis = 0; axis < 3; ++axis)
+      if (std::abs(print.spacing[axis] - first[axis]) > 1e-3 * first[axis]) return false;
+    return true;
+  });
+}
+
+bool Fingerprint::all_have_spacing() const {
+  return std::all_of(cases.begin(), cases.end(), [](const CasePrint& print) { return print.has_spacing; });
+}
+
+int64_t Fingerprint::stored_bytes() const {
+  return std::accumulate(cases.begin(), cases.end(), int64_t{0},
+                         [](int64_t sum, const CasePrint& print) { return sum + print.stored_bytes; });
+}
+
+Fingerprint measure(const Layout& layout, ThreadPool& pool, const std::function<void(int64_t)>& progress) {
+  std::vector<Measured> cases(layout.cases.size());
+  std::mutex reporting;
+  int64_t done = 0;
+  pool.for_each(static_cast<int64_t>(cases.size()), [&](int64_t i) {
+    const Case& item = layout.cases[static_cast<size_t>(i)];
+    try {
+      cases[static_cast<size_t>(i)] = measure_case(item, layout.data);
+    } catch (const std::exception& error) {
+      throw with_context("case " + item.id, error);
+    }
+    const std::lock_guard lock(reporting);
+    if (progress) progress(++done);
+  });
+  require_equal_channels(cases);
+  Fingerprint result = summary_of(std::move(cases), layout.data);
+  const bool classes = layout.data.target == "segmentation";
+  const bool any =
+      std::any_of(result.labels.begin(), result.labels.end(), [](const auto& item) { return item.first != 0; });
+  VOX_CHECK(!classes || any, layout.data.root, ": no label has a voxel above 0; there is nothing to learn");
+  return result;
+}
+
+}  // namespace vox

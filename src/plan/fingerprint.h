@@ -1,0 +1,51 @@
+// What a dataset is like, measured once from every voxel: sizes, spacings, labels, and the intensities of what is
+// labelled. nnU-Net's word for it, and its rules: each case counts the same, however large it is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "plan/layout.h"
+#include "plan/topology.h"
+
+namespace vox {
+
+class ThreadPool;
+
+struct CasePrint {
+  std::string id;
+  Extent3 extent;
+  Spacing3 spacing;  // 1 where the file does not say
+  bool has_spacing = false;
+  Extent3 nonzero;           // size of the box around voxels that are not zero in every channel
+  int64_t stored_bytes = 0;  // image, label and mask
+  DType dtype = DType::kUInt8;
+  std::vector<double> mean, deviation, minimum;  // of each channel
+};
+
+struct Intensities {                                  // of foreground voxels; of all voxels where nothing is labelled
+  double mean = 0, deviation = 1, low = 0, high = 1;  // low and high: percentiles 0.5 and 99.5
+};
+
+struct Fingerprint {
+  std::vector<CasePrint> cases;
+  int64_t channels = 1;
+  std::map<int64_t, int64_t> labels;  // value, voxels; the ignore label left out
+  int64_t ignored_voxels = 0, voxels = 0;
+  std::vector<Intensities> foreground;  // of each channel
+  double relative_size = 1;             // median of nonzero box / volume
+
+  std::vector<CaseShape> shapes() const;  // of the nonzero boxes
+  bool one_spacing() const;               // all cases have the same, to one in a thousand
+  bool all_have_spacing() const;
+  int64_t stored_bytes() const;
+};
+
+// Opens and reads every case, and checks it as `inspect` does. Error names the case and the file.
+Fingerprint measure(const Layout& layout, ThreadPool& pool, const std::function<void(int64_t done)>& progress = {});
+
+}  // namespace vox

@@ -1,0 +1,33 @@
+// Shared by the files that recognise layouts.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+
+namespace vox {
+
+Layout start_layout(LayoutKind kind, const std::string& title);
+
+// Names of the volumes in `folder` in natural order, hidden files left out.
+std::vector<std::string> volumes_in(const std::filesystem::path& folder);
+// ".nii.gz": what follows the stem of a volume's name.
+std::string suffix_of(const std::string& name);
+// The one suffix of the volumes in `folder`. Error where there are none, or several.
+std::string only_suffix(const std::filesystem::path& folder);
+// Error that names a volume of `folder` that no case uses: its partner is missing, or its name is odd.
+void require_all_used(const std::filesystem::path& folder, const std::vector<Case>& cases);
+
+// Each gives nothing where the folder is not its kind.
+std::optional<Layout> find_openkbp(const std::filesystem::path& folder);
+std::optional<Layout> find_nnunet(const std::filesystem::path& folder);
+std::optional<Layout> find_datalist(const std::filesystem::path& folder);
+std::optional<Layout> find_vesuvius(const std::filesystem::path& folder);
+std::optional<Layout> find_folders(const std::filesystem::path& folder);
+std::optional<Layout> find_pairs(const std::filesystem::path& folder);
+
+}  // namespace vox

@@ -1,0 +1,365 @@
+#include "plan/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "plan/recipe_text.h"
+
+namespace vox {
+namespace {
+
+constexpr int64_t kLargestBatch = 8;
+
+struct Plan {
+  const PlanRequest& request;
+  NetworkPlan network;
+  bool regression = false, binary = false, nnunet = false, anisotropic = false;
+  int64_t batch = 2, outputs = 1;
+
+  const Layout& layout() const { return request.layout; }
+  const Fingerprint& print() const { return request.print; }
+};
+
+std::string spacing_text(const Spacing3& spacing) {
+  return concat(rounded(spacing.z_mm, 6), " x ", rounded(spacing.y_mm, 6), " x ", rounded(spacing.x_mm, 6), " mm");
+}
+
+std::string shape_text(const Size3& shape) {
+  return concat(rounded(shape[0], 5), " x ", rounded(shape[1], 5), " x ", rounded(shape[2], 5));
+}
+
+std::string root_of(const PlanRequest& request) {
+  const fs::path root = request.layout.data.root;
+  const fs::path folder = fs::absolute(request.recipe).lexically_normal().parent_path();
+  const fs::path relative = root.lexically_relative(folder);
+  const bool below = !relative.empty() && *relative.begin() != "..";
+  return below ? relative.string() : root.string();
+}
+
+void write_head(RecipeText& out, const Plan& plan) {
+  const Fingerprint& print = plan.print();
+  out.remark(concat("Planned by `voxloom init", plan.nnunet ? " --like nnunet" : "", "` from ", print.cases.size(),
+                    print.cases.size() == 1 ? " case" : " cases", ", laid out as ", plan.layout().title, "."));
+  if (plan.nnunet)
+    out.remark("Spacing, patch, pooling, features and batch follow nnU-Net's planning rules, the rest its trainer.");
+  for (const std::string& remark : plan.layout().remarks) out.remark(remark);
+  if (plan.nnunet && plan.network.low_resolution)
+    out.remark(
+        "nnU-Net would add a cascade from a coarser grid, because a patch covers little of a volume; this is its "
+        "full-resolution plan alone.");
+  if (plan.nnunet && print.relative_size < 1)
+    out.remark(concat("nnU-Net crops volumes to what is not zero (median share here ", rounded(print.relative_size, 3),
+                      "); the sizes were planned for that, the volumes stay whole."));
+}
+
+void write_cases(RecipeText& out, const DataOptions& data) {
+  if (!data.csv.empty()) {
+    out.line("csv", quoted(data.csv), "One row per case.");
+    if (!data.group_column.empty())
+      out.line("group_column", quoted(data.group_column),
+               "Cases of one scroll look alike: they stay in one fold, else scores are too good.");
+  }
+  if (data.cases.empty()) {
+    out.line("images", yaml(data.images), "One pattern per channel; {id} names the case.");
+    out.line("label", quoted(data.label), "The partner of each image; every one was found.");
+    if (!data.mask.empty()) out.line("mask", quoted(data.mask), "Only voxels inside count.");
+    return;
+  }
+  out.line("cases", "", "The cases, one by one.");
+  for (const CaseEntry& entry : data.cases) {
+    std::string text =
+        concat("{id: ", quoted(entry.id), ", images: ", yaml(entry.images), ", label: ", quoted(entry.label));
+    if (!entry.group.empty()) text += concat(", group: ", quoted(entry.group));
+    if (!entry.split.empty()) text += concat(", split: ", entry.split);
+    out.item(text + "}");
+  }
+}
+
+void write_split(RecipeText& out, const Plan& plan) {
+  const DataOptions& data = plan.layout().data;
+  if (data.split == "kfold") {
+    out.line("split", "kfold", "Each fold is held out once: training.fold=0, 1, ... Groups stay together.");
+    out.line("folds", std::to_string(data.folds));
+  } else if (data.split == "none") {
+    out.line("split", "none", "One group of cases cannot be split: all of it is for training, nothing is held out.");
+  } else {
+    out.line("split", data.split,
+             data.split == "folder" ? "As the folders say: train..., validation..., test..." : "As the list says.");
+  }
+  if (data.on_bad_case == "skip") out.line("on_bad_case", "skip", "Leaves out the cases named above.");
+}
+
+void write_labels(RecipeText& out, const Plan& plan) {
+  const DataOptions& data = plan.layout().data;
+  if (plan.regression) {
+    out.line("target", "regression", "The label is a dose in Gy to predict, not a class.");
+    return;
+  }
+  std::vector<int64_t> values;
+  std::vector<std::string> texts;
+  const auto total = static_cast<double>(plan.print().voxels);
+  for (const auto& [value, count] : plan.print().labels) {
+    values.push_back(value);
+    const auto name = plan.layout().label_names.find(value);
+    texts.push_back(concat(value,
+                           name == plan.layout().label_names.end() ? "" : concat(" (", printable(name->second), ")"),
+                           " ", rounded(100 * static_cast<double>(count) / total, 3), " %"));
+  }
+  if (data.ignore_label >= 0)
+    out.line("ignore_label", std::to_string(data.ignore_label),
+             concat("Nobody labelled these voxels (",
+                    rounded(100 * static_cast<double>(plan.print().ignored_voxels) / total, 3),
+                    " %): no loss and no score counts them."));
+  out.line("labels", yaml(values), concat("Found, of all voxels: ", join(texts, ", "), "."));
+}
+
+bool is_ct(const Plan& plan) {
+  const auto& names = plan.layout().channel_names;
+  if (!names.empty())
+    return std::all_of(names.begin(), names.end(), [](const std::string& name) { return lower(name) == "ct"; });
+  if (plan.nnunet) return false;
+  std::vector<double> minima;  // Hounsfield units: air is -1000, whoever measured it
+  for (const CasePrint& item : plan.print().cases)
+    for (const double minimum : item.minimum) minima.push_back(minimum);
+  return percentile(std::move(minima), 50) <= -500;
+}
+
+std::string range_of_means(const Fingerprint& print) {
+  double low = print.cases.front().mean.front(), high = low;
+  for (const CasePrint& item : print.cases)
+    for (const double mean : item.mean) low = std::min(low, mean), high = std::max(high, mean);
+  return concat("means of volumes lie between ", rounded(low, 4), " and ", rounded(high, 4));
+}
+
+void write_normalisation(RecipeText& out, const Plan& plan) {
+  const Fingerprint& print = plan.print();
+  if (plan.regression) {
+    out.item("{name: clip, min: 0, max: 4095}", "CT values beyond 12 bits are artefacts of a few patients.");
+    out.item("{name: minmax}", "CT to 0 .. 1; masks are 0 and 1 already and stay.");
+    return;
+  }
+  const bool equal = std::all_of(print.foreground.begin(), print.foreground.end(), [&](const Intensities& one) {
+    return one.deviation > 0 && one.low < one.high && print.foreground.size() == 1;
+  });
+  if (is_ct(plan) && equal) {
+    const Intensities& one = print.foreground.front();
+    out.item(concat("{name: clip, min: ", shortest(one.low), ", max: ", shortest(one.high), "}"),
+             "CT is in Hounsfield units, the same everywhere: percentiles 0.5 and 99.5 of labelled voxels.");
+    out.item(concat("{name: normalize, mean: ", rounded(one.mean, 7), ", std: ", rounded(one.deviation, 7), "}"),
+             "Mean and deviation of labelled voxels over all cases.");
+    return;
+  }
+  const bool foreground = print.relative_size < 0.75;
+  out.item(foreground ? "{name: zscore, foreground: true}" : "{name: zscore}",
+           concat("Each volume by its own mean and deviation: ", range_of_means(print),
+                  foreground ? ". Without the zeros around, which are most of a volume." : "."));
+}
+
+bool resampled(const Plan& plan) {
+  const Fingerprint& print = plan.print();
+  return !plan.regression && print.all_have_spacing() && !print.one_spacing();
+}
+
+void write_preprocess(RecipeText& out, const Plan& plan) {
+  const Fingerprint& print = plan.print();
+  const Spacing3 spacing = plan.network.spacing;
+  std::string why = "Done once per volume, and kept.";
+  if (!plan.regression && !print.all_have_spacing())
+    why += " Not every file says its spacing: voxels are taken as cubes, nothing is resampled.";
+  else if (!plan.regression && print.one_spacing())
+    why += concat(" All volumes have ", spacing_text(spacing), ": nothing is resampled.");
+  out.line("preprocess", "", why);
+  write_normalisation(out, plan);
+  if (!resampled(plan)) return;
+  out.item(concat("{name: resample, spacing: [", rounded(spacing.z_mm, 9), ", ", rounded(spacing.y_mm, 9), ", ",
+                  rounded(spacing.x_mm, 9), "]}"),
+           "Spacings differ: the median of each axis, finer where slices are thick and few.");
+}
+
+void write_data(RecipeText& out, const Plan& plan) {
+  const Topology& topology = plan.network.topology;
+  out.section("data");
+  out.line("root", quoted(root_of(plan.request)), "Relative to this file where the data lie below it.");
+  write_cases(out, plan.layout().data);
+  write_split(out, plan);
+  write_labels(out, plan);
+  write_preprocess(out, plan);
+  const std::string median = shape_text(plan.network.median_shape);
+  out.line("patch_size", yaml(topology.patch),
+           plan.regression ? "A whole patient: dose is planned from all of it."
+                           : concat("The median volume is ", median, " voxels", resampled(plan) ? " then" : "",
+                                    "; at most that, the same millimetres along each axis, within 8 GB of GPU memory, "
+                                    "and a multiple of what pooling divides by (",
+                                    topology.divisor, ")."));
+  if (plan.regression)
+    out.line("batch_size", std::to_string(plan.batch), "As the challenge's own training.");
+  else
+    out.line("batch_size", std::to_string(plan.batch),
+             concat(plan.network.batch_by_memory, " would fit into 8 GB; ",
+                    plan.nnunet ? "at most 5 % of the dataset in one batch, yet never fewer than two."
+                                : "eight at most, so that a step stays short."));
+  if (!plan.regression) {
+    out.line("sampler", "foreground", "Rare labels must be seen: a third of the patches is centred on one.");
+    out.line("foreground_fraction", "0.33");
+  }
+  const double gb = static_cast<double>(plan.print().stored_bytes()) * 1.1 / static_cast<double>(int64_t{1} << 30);
+  out.line("cache_gb", std::to_string(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(gb)), 1, 64)),
+           concat("All volumes as stored take ", human_bytes(plan.print().stored_bytes()),
+                  gb > 64 ? "; what does not fit is kept in chunks on disk." : ": each is read once."));
+}
+
+void write_augmentation(RecipeText& out, const Plan& plan) {
+  const bool scroll = plan.layout().kind == LayoutKind::kVesuvius && !plan.nnunet;
+  out.section("augmentation");
+  out.line("preset",
+           plan.regression ? "dose"
+           : scroll        ? "scroll_heavy"
+                           : "nnunet",
+           plan.regression
+               ? "Flips that swap the parotids, turns by the beams' 40 degrees, shifts that keep the mask in "
+                 "sight."
+           : scroll ? "Sheets have no preferred direction, and scans differ: turns, bends and changes of contrast."
+                    : "Turns, scales, noise, blur, brightness, contrast, resolution, gamma and mirrors, as nnU-Net "
+                      "draws them.");
+}
+
+void write_model(RecipeText& out, const Plan& plan) {
+  const NetworkPlan& network = plan.network;
+  out.section("model");
+  out.line("architecture", "unet", "nnU-Net's plain U-Net: two convolutions a stage, instance norm, leaky ReLU.");
+  out.line("in_channels", std::to_string(plan.print().channels), "What the images have.");
+  out.line("out_channels", std::to_string(plan.outputs),
+           plan.regression ? "One value a voxel."
+           : plan.binary   ? "One probability: foreground or not."
+                           : "One per label.");
+  out.line("filters", yaml(network.features), "Doubled from stage to stage, at most 320.");
+  out.line("strides", yaml(network.topology.strides),
+           "An axis is halved while it has 8 voxels and its voxels are not twice as large as the smallest.");
+  if (plan.anisotropic)
+    out.line("kernels", yaml(network.topology.kernels),
+             "Thick slices are not mixed before the other axes are as coarse as they are.");
+  if (plan.regression)
+    out.line("output_scale", "70", "The prescribed dose: the network itself predicts values of about 1.");
+  const bool deep = network.topology.strides.size() > 2 && !plan.regression;
+  out.line("deep_supervision", deep ? "true" : "false",
+           deep ? "Coarser stages learn from the label too." : "Nothing is learnt at coarser stages.");
+}
+
+// 1, 1/2, 1/4, ... and 0 for the coarsest, summing to 1, as nnU-Net weighs its outputs.
+std::string supervision_weights(size_t outputs) {
+  double sum = 0;
+  for (size_t i = 0; i + 1 < outputs; ++i) sum += std::pow(0.5, static_cast<double>(i));
+  std::vector<std::string> weights;
+  for (size_t i = 0; i + 1 < outputs; ++i) weights.push_back(rounded(std::pow(0.5, static_cast<double>(i)) / sum, 7));
+  weights.push_back("0");
+  return "[" + join(weights, ", ") + "]";
+}
+
+void write_loss(RecipeText& out, const Plan& plan) {
+  out.section("loss");
+  out.line("terms", "",
+           plan.regression ? "Only voxels that may receive dose count."
+                           : "Overlap and certainty, one as much as the other.");
+  if (plan.regression) return out.item("{name: masked_mae}");
+  const std::string batch = plan.nnunet && plan.network.low_resolution ? ", batch: true" : "";
+  out.item(concat("{name: dice", plan.binary ? "" : ", background: false", batch, "}"),
+           batch.empty() ? "" : "Over the whole batch: a patch is a small part of a volume and may lack a label.");
+  out.item(plan.binary ? "{name: bce}" : "{name: cross_entropy}");
+  const size_t stages = plan.network.topology.strides.size();
+  if (plan.nnunet && stages > 2)
+    out.line("deep_supervision_weights", supervision_weights(stages - 1),
+             "Half the weight from stage to coarser stage; the coarsest has none.");
+}
+
+void write_nnunet_training(RecipeText& out, const Plan& plan) {
+  out.section("training");
+  out.line("max_epochs", "1000", "nnU-Net's trainer, unchanged.");
+  out.line("iterations_per_epoch", "250");
+  out.line("optimizer", "sgd", "With Nesterov's momentum.");
+  out.line("momentum", "0.99");
+  out.line("nesterov", "true");
+  out.line("lr", "0.01");
+  out.line("weight_decay", "0.00003");
+  out.line("schedule", "poly", "Falls to zero by the power 0.9.");
+  out.line("poly_power", "0.9");
+  out.line("clip_norm", "12");
+  out.line("precision", "16-mixed", "As nnU-Net trains; bf16-mixed needs no loss scaling where the GPU has it.");
+  out.section("validation");
+  out.line("patches", std::to_string(50 * plan.batch), "50 batches after each epoch, for the best checkpoint.");
+  out.section("inference");
+  out.line("overlap", "0.5", "Windows overlap by half, weighted by a gaussian, over all eight mirrorings.");
+  out.line("blend", "gaussian");
+  out.line("tta", "mirror");
+}
+
+void write_training(RecipeText& out, const Plan& plan) {
+  out.section("training");
+  out.line("max_epochs", "100", "A start. iterations_per_epoch: 6h would fit the run into six hours.");
+  out.line("iterations_per_epoch", plan.regression ? "auto" : "250");
+  out.line("optimizer", "adamw", "Little to tune; --like nnunet has the trainer of nnU-Net instead.");
+  out.line("lr", "0.001");
+  out.line("schedule", "cosine");
+  out.line("warmup_steps", "100");
+  out.line("clip_norm", "12", "Longer gradients are scaled down.");
+  out.line("ema", "0.999", "An average of the weights validates and predicts: calmer than the last ones.");
+  out.line("precision", "bf16-mixed", "Faster on a GPU, and no loss scaling; 32 is faster on most CPUs.");
+  out.section("validation");
+  const bool held_out = plan.layout().data.split != "none";
+  out.line("every", held_out ? "5" : "0", held_out ? "Epochs." : "Nothing is held out.");
+  if (plan.regression) out.line("metric", "mae", "In Gy, inside the mask.");
+  if (!plan.regression && held_out)
+    out.line("mode", "sliding_window", "Whole held-out volumes: their mean Dice chooses the best checkpoint.");
+  out.section("inference");
+  out.line("overlap", plan.regression ? "0" : "0.5",
+           plan.regression ? "A window is a whole patient." : "Windows overlap by half, weighted by a gaussian.");
+}
+
+Plan make_plan(const PlanRequest& request) {
+  const Layout& layout = request.layout;
+  Plan plan{.request = request, .network = {}};
+  plan.regression = layout.data.target == "regression";
+  plan.nnunet = request.style == PlanStyle::kNnunet;
+  VOX_CHECK(!plan.nnunet || !plan.regression, layout.data.root,
+            ": nnU-Net plans segmentations, and this is a dose to predict; leave --like out");
+  const auto labels = static_cast<int64_t>(request.print.labels.size());
+  plan.binary = !plan.regression && !plan.nnunet && labels <= 2;
+  plan.outputs = plan.regression || plan.binary ? 1 : std::max<int64_t>(2, labels);
+  plan.network = plan_network(request.print.shapes(), std::max<int64_t>(2, labels));
+  if (plan.regression) {  // measured to work: whole patients, five stages
+    plan.network.topology = {
+        {128, 128, 128}, {16, 16, 16}, {{1, 1, 1}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}}, {}};
+    plan.network.features = {32, 64, 128, 256, 320};
+  }
+  const Topology& topology = plan.network.topology;
+  VOX_CHECK(topology.strides.size() > 1, layout.data.root, ": the median volume is ",
+            shape_text(plan.network.median_shape),
+            " voxels, too small for a U-Net: an axis needs 12 or more, or two need 8");
+  plan.anisotropic = std::any_of(topology.kernels.begin(), topology.kernels.end(),
+                                 [](const Extent3& kernel) { return kernel.voxels() < 27; });
+  plan.batch = plan.nnunet       ? plan.network.batch
+               : plan.regression ? 2
+                                 : std::clamp<int64_t>(plan.network.batch_by_memory, 2, kLargestBatch);
+  return plan;
+}
+
+}  // namespace
+
+std::string plan_recipe(const PlanRequest& request) {
+  const Plan plan = make_plan(request);
+  RecipeText out;
+  write_head(out, plan);
+  write_data(out, plan);
+  write_augmentation(out, plan);
+  write_model(out, plan);
+  write_loss(out, plan);
+  if (plan.nnunet)
+    write_nnunet_training(out, plan);
+  else
+    write_training(out, plan);
+  return out.text();
+}
+
+}  // namespace vox

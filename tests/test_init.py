@@ -1,0 +1,266 @@
+"""`voxloom init`: from a folder of data to a recipe that trains, and one sentence where the folder is wrong."""
+import json
+import re
+import shutil
+
+import layouts
+import numpy as np
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+
+@pytest.fixture
+def generator(draw):
+    return np.random.default_rng(draw.randrange(2**32))
+
+
+def plan(voxloom, folder, *options, name="recipe.yaml"):
+    recipe = folder.parent / name
+    voxloom("init", folder, "--output", recipe, *options)
+    return recipe
+
+
+def cases_of(voxloom, recipe, *overrides):
+    facts = json.loads(voxloom("inspect", recipe, *overrides, "--json").stdout)
+    return {case["id"]: case for case in facts["cases"]}, facts
+
+
+def problems(voxloom, folder, *options):
+    result = voxloom("init", folder, "--output", folder.parent / "bad.yaml", *options, check=False)
+    assert result.returncode == 1, result.stderr
+    said = [line for line in result.stderr.strip().splitlines() if not line.startswith("reading ")]
+    assert len(said) == 1 and not (folder.parent / "bad.yaml").exists()
+    return said[0]
+
+
+@pytest.mark.parametrize("kind", layouts.ALL)
+def test_every_layout_becomes_a_recipe_that_is_accepted(voxloom, generator, tmp_path, kind):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    count = layouts.ALL[kind](folder, generator)
+    recipe = plan(voxloom, folder)
+    text = recipe.read_text()
+    shown = voxloom("train", recipe, "--dry-run").stdout
+    assert "trained parameters" in shown and shown.isascii()
+    written = yaml.safe_load(text)
+    assert written["data"]["root"] == "data"  # below the recipe: the pair can be moved
+    cases, facts = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
+    assert len(cases) == count and len(facts["skipped"]) == (kind == "vesuvius")
+    assert facts["splits"]["train"] > 0 and facts["splits"]["validation"] > 0
+    for line in text.splitlines():
+        assert len(line) <= 120 or line.lstrip().startswith("- {id")
+    assert text.count("#") > 20
+
+
+def test_folds_of_a_planned_recipe_hold_out_every_scroll_once(voxloom, generator, tmp_path):
+    (tmp_path / "data").mkdir()
+    layouts.vesuvius(tmp_path / "data", generator, count=10)
+    recipe = plan(voxloom, tmp_path / "data")
+    held_out = []
+    for fold in range(5):
+        cases, _ = cases_of(voxloom, recipe, f"training.fold={fold}", f"data.cache_dir={tmp_path}/cache")
+        held_out.append({case["group"] for case in cases.values() if case["split"] == "validation"})
+        assert not held_out[-1] & {case["group"] for case in cases.values() if case["split"] == "train"}
+    assert sorted(group for groups in held_out for group in groups) == ["0", "1", "2", "3", "4"]
+
+
+def test_folds_of_a_datalist_stay_as_they_are(voxloom, generator, tmp_path):
+    (tmp_path / "data").mkdir()
+    layouts.datalist(tmp_path / "data", generator, count=6, folds=3)
+    recipe = plan(voxloom, tmp_path / "data")
+    held_out = set()
+    for fold in range(3):
+        cases, _ = cases_of(voxloom, recipe, f"training.fold={fold}", f"data.cache_dir={tmp_path}/cache")
+        held_out.add(frozenset(int(name[-1]) % 3 for name, case in cases.items() if case["split"] == "validation"))
+    assert held_out == {frozenset({0}), frozenset({1}), frozenset({2})}
+
+
+def test_intensities_of_ct_are_those_of_labelled_voxels(voxloom, generator, tmp_path):
+    folder, taken = tmp_path / "data", []
+    for number in range(3):
+        label = np.zeros((20, 20, 20), np.uint8)
+        label[5:15, 5:15, 5:15] = 1  # 1,000 voxels: each is taken ten times
+        image = generator.normal(40, 30 + 10 * number, label.shape).round().astype(np.int16)
+        layouts.write_nifti(folder / "imagesTr" / f"c{number}_0000.nii.gz", image)
+        layouts.write_nifti(folder / "labelsTr" / f"c{number}.nii.gz", label)
+        taken.append(np.repeat(image[label == 1].astype(float), 10))
+    (folder / "dataset.json").write_text(json.dumps({
+        "channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "file_ending": ".nii.gz"}))
+    taken = np.concatenate(taken)
+    for options in ([], ["--like", "nnunet"]):
+        steps = yaml.safe_load(plan(voxloom, folder, *options, "--force").read_text())["data"]["preprocess"]
+        assert [step["name"] for step in steps] == ["clip", "normalize"]
+        np.testing.assert_allclose([steps[0]["min"], steps[0]["max"]], np.percentile(taken, [0.5, 99.5]), rtol=1e-9)
+        np.testing.assert_allclose([steps[1]["mean"], steps[1]["std"]], [taken.mean(), taken.std()], rtol=1e-6)
+
+
+def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tmp_path):
+    spacings = [(3, 1, 1), (2.5, 0.8, 0.8), (2, 0.5, 0.5), (2, 0.75, 0.75), (4, 0.9, 0.9)]
+    for number, spacing in enumerate(spacings):
+        image, label = layouts.volume(generator, (24, 40, 44))
+        layouts.write_nifti(tmp_path / "data" / "images" / f"c{number}.nii.gz", image, spacing)
+        layouts.write_nifti(tmp_path / "data" / "labels" / f"c{number}.nii.gz", label, spacing)
+    recipe = plan(voxloom, tmp_path / "data", "--like", "nnunet")
+    steps = yaml.safe_load(recipe.read_text())["data"]["preprocess"]
+    assert steps[-1]["name"] == "resample" and steps[-1]["spacing"] == pytest.approx([2.5, 0.8, 0.8], rel=1e-6)
+    cases, _ = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
+    for number, spacing in enumerate(spacings):
+        expected = [max(1, int(size * s / t + 0.5)) for size, s, t in zip((24, 40, 44), spacing, (2.5, 0.8, 0.8))]
+        assert np.abs(np.subtract(cases[f"c{number}"]["shape"], expected)).max() <= 1
+
+
+def test_zeros_around_are_left_out_of_the_plan_and_the_mean(voxloom, generator, tmp_path):
+    for number in range(3):
+        image, label = layouts.volume(generator, (32, 32, 32))
+        wide = lambda a: np.pad(a, ((24, 24), (24, 24), (24, 24)))
+        layouts.write_tiff(tmp_path / "data" / "images" / f"c{number}.tif", wide(image))
+        layouts.write_tiff(tmp_path / "data" / "labels" / f"c{number}.tif", wide(label))
+    options = yaml.safe_load(plan(voxloom, tmp_path / "data", "--like", "nnunet").read_text())
+    assert options["data"]["patch_size"] == [32, 32, 32]
+    assert options["data"]["preprocess"] == [{"name": "zscore", "foreground": True}]
+
+
+def hippocampus(shared, folder):
+    shutil.copytree(shared / "data" / "hippocampus", folder, dirs_exist_ok=True)
+    return folder
+
+
+def test_hippocampus_is_planned_as_nnunet_plans_it(voxloom, shared, tmp_path):
+    recipe = plan(voxloom, hippocampus(shared, tmp_path / "data"), "--like", "nnunet")
+    options = yaml.safe_load(recipe.read_text())
+    assert options["data"]["patch_size"] == [40, 56, 40]
+    assert options["model"]["filters"] == [32, 64, 128, 256]
+    assert options["model"]["strides"] == [[1, 1, 1], [2, 2, 2], [2, 2, 2], [2, 2, 2]]
+    assert "kernels" not in options["model"]  # 3 everywhere
+    assert "1 x 1 x 1 mm: nothing is resampled" in recipe.read_text().replace("\n    #", "").replace("\n  #", "")
+    # Of these 40 cases two patches are more than 5 %; of all 260 it would be nine (src/plan/plan_test.cpp).
+    assert options["data"]["batch_size"] == 2
+    assert options["model"]["out_channels"] == 3
+
+
+@pytest.mark.parametrize("name, options", [("train.yaml", []), ("nnunet.yaml", ["--like", "nnunet"])])
+def test_the_hippocampus_recipes_are_what_init_writes(voxloom, shared, tmp_path, name, options):
+    written = plan(voxloom, hippocampus(shared, tmp_path / "data"), *options, name=name).read_text()
+    kept = REPOSITORY / "recipes" / "hippocampus" / name
+    assert kept.read_text() == written, f"write {kept} anew: voxloom init data --output {name} {' '.join(options)}"
+
+
+def test_a_recipe_is_never_replaced_unasked(voxloom, generator, tmp_path):
+    (tmp_path / "data").mkdir()
+    layouts.folders(tmp_path / "data", generator)
+    recipe = plan(voxloom, tmp_path / "data")
+    recipe.write_text("mine")
+    result = voxloom("init", tmp_path / "data", "--output", recipe, check=False)
+    assert result.returncode == 1 and str(recipe) in result.stderr and "--force" in result.stderr
+    assert recipe.read_text() == "mine"
+    voxloom("init", tmp_path / "data", "--output", recipe, "--force")
+    assert "images/{id}.tif" in recipe.read_text()
+    assert voxloom("init", tmp_path / "data", "--output", tmp_path / "x.txt", check=False).returncode == 1
+    assert voxloom("init", tmp_path / "data", check=False).returncode == 2
+    assert voxloom("init", tmp_path / "data", "--output", tmp_path / "y.yaml", "--like", "x", check=False).returncode == 2
+
+
+def break_label(folder):
+    (folder / "masks" / "s1.tif").unlink()
+    return "s1.tif"
+
+
+def break_image(folder):
+    (folder / "images" / "s2.tif").unlink()
+    return "s2.tif"
+
+
+def break_shape(folder):
+    layouts.write_tiff(folder / "masks" / "s3.tif", np.zeros((20, 24, 21), np.uint8))
+    return "s3.tif"
+
+
+def break_file(folder):
+    (folder / "images" / "s4.tif").write_bytes(b"II*\0 and nothing more")
+    return "s4.tif"
+
+
+def break_values(folder):
+    layouts.write_tiff(folder / "images" / "s0.tif", np.full((20, 24, 22), np.nan, np.float32))
+    return "s0.tif"
+
+
+def break_classes(folder):
+    layouts.write_tiff(folder / "masks" / "s0.tif", np.full((20, 24, 22), 0.5, np.float32))
+    return "s0.tif"
+
+
+def break_labels(folder):
+    for path in (folder / "masks").iterdir():
+        layouts.write_tiff(path, np.zeros((20, 24, 22), np.uint8))
+    return "above 0"
+
+
+def break_suffixes(folder):
+    np.save(folder / "images" / "s9.npy", np.zeros((2, 2, 2)))
+    return "s9.npy"
+
+
+def break_partner_folder(folder):
+    shutil.rmtree(folder / "masks")
+    return "images"
+
+
+def break_everything(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return "empty"
+
+
+def break_layout(folder):
+    break_everything(folder)
+    (folder / "notes.txt").write_text("nothing")
+    return "notes.txt"
+
+
+@pytest.mark.parametrize("break_it", [break_label, break_image, break_shape, break_file, break_values, break_classes,
+                                      break_labels, break_suffixes, break_partner_folder, break_everything, break_layout])
+def test_a_wrong_folder_is_one_sentence_that_names_it(voxloom, generator, tmp_path, break_it):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    layouts.folders(folder, generator)
+    named = break_it(folder)
+    assert named in problems(voxloom, folder)
+
+
+def test_what_the_descriptions_of_other_layouts_get_wrong_is_named(voxloom, generator, tmp_path):
+    for kind, path, text, named in [
+            (layouts.nnunet, "imagesTr/case_001_0001.nii.gz", None, "case_001_0001.nii.gz"),
+            (layouts.nnunet, "imagesTr/case_001_0000.nii.gz", None, "case_001"),
+            (layouts.nnunet, "dataset.json", "{broken", "dataset.json"),
+            (layouts.nnunet, "dataset.json", '{"channel_names": ["CT"]}', "channel_names"),
+            (layouts.datalist, "labelsTr/heart_2.nii.gz", None, "heart_2"),
+            (layouts.datalist, "dataset.json", '{"training": [{"image": "imagesTr/heart_1.nii.gz"}]}', "dataset.json"),
+            (layouts.vesuvius, "train_labels/1003.tif", None, "1003"),
+            (layouts.vesuvius, "train_images/1003.tif", None, "1003"),
+            (layouts.vesuvius, "train.csv", "id,scroll_id\n1001,2\n", "1000.tif")]:
+        folder = tmp_path / "data"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        kind(folder, generator, count=4)
+        (folder / path).unlink()
+        if text is not None:
+            (folder / path).write_text(text)
+        said = problems(voxloom, folder)
+        assert named in said, (path, said)
+
+
+def test_a_folder_that_is_not_there_or_is_a_file(voxloom, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for name in ("nowhere", "file"):
+        result = voxloom("init", tmp_path / name, "--output", tmp_path / "r.yaml", check=False)
+        assert result.returncode == 1 and name in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_splits_by_folder_say_which_case_has_none(voxloom, generator, tmp_path):
+    layouts.folders(tmp_path, generator)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(yaml.safe_dump({"data": {"root": ".", "images": ["images/{id}.tif"], "split": "folder"}}))
+    result = voxloom("inspect", recipe, check=False)
+    assert result.returncode == 1 and re.search(r"case s0: data.split is folder.*s0\.tif", result.stderr)

@@ -7,8 +7,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
+#include "base/span.h"
 
 namespace vox {
 
@@ -33,7 +37,17 @@ InputFile::~InputFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+void pretend_slow_disk(int64_t bytes) {
+  static const double bytes_per_s = [] {
+    const char* text = std::getenv("VOXLOOM_TEST_READ_MBPS");
+    return text ? std::atof(text) * 1e6 : 0.0;
+  }();
+  if (bytes_per_s > 0)
+    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s));
+}
+
 int64_t InputFile::read_some(int64_t offset, std::span<std::byte> out) const {
+  const Span span("storage");
   int64_t done = 0;
   while (done < static_cast<int64_t>(out.size())) {
     const ssize_t got = pread(descriptor_, out.data() + done, out.size() - static_cast<size_t>(done), offset + done);
@@ -42,6 +56,7 @@ int64_t InputFile::read_some(int64_t offset, std::span<std::byte> out) const {
     if (got == 0) break;
     done += got;
   }
+  pretend_slow_disk(done);
   return done;
 }
 

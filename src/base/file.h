@@ -53,6 +53,9 @@ class OutputFile {
   int64_t position_ = 0;
 };
 
+// Sleeps as long as a disk of VOXLOOM_TEST_READ_MBPS (an environment variable of tests) would take; else nothing.
+void pretend_slow_disk(int64_t bytes);
+
 void write_file(const fs::path& path, const std::string& text);  // whole or not at all
 std::string read_file(const fs::path& path);
 void make_folders(const fs::path& folder);

@@ -1,8 +1,11 @@
 #include "base/span.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <set>
 
 namespace vox {
 namespace {
@@ -12,6 +15,12 @@ std::atomic<int64_t> origin_ns{0};
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+int64_t thread_cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 struct ThreadLog {
@@ -40,7 +49,29 @@ ThreadLog& my_log() {
   return *log;
 }
 
+void append(SpanRecord record) {
+  ThreadLog& log = my_log();
+  std::lock_guard lock(log.mutex);
+  record.thread = log.thread;
+  log.records.push_back(record);
+}
+
 }  // namespace
+
+const char* span_name(const std::string& name) {
+  static std::mutex mutex;  // guards names
+  static std::set<std::string> names;
+  std::lock_guard lock(mutex);
+  return names.insert(name).first->c_str();
+}
+
+void record_span(const char* name, Clock::time_point begin, Clock::time_point end) {
+  if (!recording()) return;
+  const auto since_origin = [](Clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count() - origin_ns.load();
+  };
+  append({name, 0, since_origin(begin), since_origin(end), since_origin(end) - since_origin(begin)});
+}
 
 void start_recording() {
   take_spans();
@@ -67,16 +98,16 @@ std::vector<SpanRecord> take_spans() {
 }
 
 Span::Span(const char* name) : name_(recording() ? name : nullptr) {
-  if (name_) begin_ns_ = now_ns();
+  if (!name_) return;
+  begin_cpu_ns_ = thread_cpu_ns();
+  begin_ns_ = now_ns();
 }
 
 Span::~Span() {
   if (!name_) return;
   const int64_t origin = origin_ns.load();
   const int64_t end = now_ns();
-  ThreadLog& log = my_log();
-  std::lock_guard lock(log.mutex);
-  log.records.push_back({name_, log.thread, begin_ns_ - origin, end - origin});
+  append({name_, 0, begin_ns_ - origin, end - origin, thread_cpu_ns() - begin_cpu_ns_});
 }
 
 }  // namespace vox

@@ -20,12 +20,16 @@ struct SpanRecord {
   const char* name;
   int thread;                // small number, in order of first use
   int64_t begin_ns, end_ns;  // since start_recording()
+  int64_t cpu_ns;            // of its thread meanwhile; less than it lasted where the thread waited
 };
 
 void start_recording();
 void stop_recording();
 bool recording();
 std::vector<SpanRecord> take_spans();  // all threads' records so far, by begin; they are forgotten here
+
+const char* span_name(const std::string& name);  // the same text, kept for good: for names that are not literals
+void record_span(const char* name, Clock::time_point begin, Clock::time_point end);  // where a scope would not do
 
 class Span {
  public:
@@ -36,7 +40,7 @@ class Span {
 
  private:
   const char* name_;  // null while recording is off
-  int64_t begin_ns_ = 0;
+  int64_t begin_ns_ = 0, begin_cpu_ns_ = 0;
 };
 
 }  // namespace vox

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/span.h"
 #include "base/text.h"
 
 namespace vox {
@@ -131,6 +132,7 @@ struct LossSet::Impl {
     LossTerm options;
     size_t view = 0;
     std::unique_ptr<Loss> loss;
+    const char* span;  // loss.<label>
   };
 
   LossOptions options;
@@ -185,7 +187,8 @@ void LossSet::Impl::add_term(const LossTerm& term) {
   const auto found = std::find(views.begin(), views.end(), view);
   const auto place = static_cast<size_t>(found - views.begin());
   if (found == views.end()) views.push_back(view);
-  terms.push_back({label, term, place, entry.make(term.params, {.out_channels = view.channels()})});
+  terms.push_back(
+      {label, term, place, entry.make(term.params, {.out_channels = view.channels()}), span_name("loss." + label)});
   if (term.every == 0) terms.back().options.every = entry.default_every;
 }
 
@@ -296,6 +299,7 @@ LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets
     for (size_t t = 0; t < values.size(); ++t) {
       const Impl::Term& term = impl_->terms[t];
       if (!due(t, step) || (head > 0 && !term.options.deep_supervision)) continue;
+      const Span span(term.span);
       std::optional<LossInput>& input = inputs[term.view];
       if (!input) input = impl_->input_for(logits[head], targets, valid, impl_->views[term.view]);
       const double weight = term.options.deep_supervision ? weights[head] : 1.0;

@@ -101,6 +101,7 @@ struct Pipeline::Impl {
 
   void read(const std::shared_ptr<BatchInWork>& batch, int64_t place) {
     const int64_t number = sample_number(*batch, place);
+    const Span span("sample_read");
     try {
       Filling filling{batch, place, maker.read(number)};
       std::lock_guard lock(mutex);
@@ -112,6 +113,7 @@ struct Pipeline::Impl {
   }
 
   void fill(Filling& filling) {
+    const Span span("sample_fill");
     try {
       maker.fill(filling.sample, filling.place, *filling.batch->slot);
     } catch (const std::exception& error) {

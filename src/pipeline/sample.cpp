@@ -94,6 +94,7 @@ GatherOptions SampleMaker::gather_options(const std::string& array) const {
 
 PreparedSample SampleMaker::read(int64_t sample) const {
   PreparedSample prepared;
+  const Span draw("draw");
   const PatchChoice choice = sampler_->choose(seed_, sample);
   const Spacing3& spacing = store_->facts(choice.case_index).spacing;
   prepared.info = {.sample = sample, .case_index = choice.case_index, .begin = choice.begin, .spacing = spacing};

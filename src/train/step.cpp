@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "base/file.h"
 #include "base/span.h"
@@ -121,6 +122,32 @@ BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::s
   };
 }
 
+BatchSource first_batch_of(BatchSource source) {
+  return [source = std::move(source), batch = std::optional<DeviceBatch>()](StageTimes& times) mutable {
+    if (!batch) batch = source(times);
+    return *batch;
+  };
+}
+
+namespace {
+
+// A span from here to the moment when the last of the logits has its gradient: the losses' part of the backward pass.
+// On a CPU alone: a GPU works on when the host is long done.
+void time_loss_backward(const std::vector<at::Tensor>& logits) {
+  if (!recording() || !logits.front().is_cpu()) return;
+  const auto begin = Clock::now();
+  const auto missing = std::make_shared<size_t>(0);
+  for (const at::Tensor& output : logits) {
+    if (!output.requires_grad()) continue;
+    ++*missing;
+    output.register_hook([begin, missing](const at::Tensor&) {
+      if (--*missing == 0) record_span("loss_backward", begin, Clock::now());
+    });
+  }
+}
+
+}  // namespace
+
 struct StepRunner::Sums {  // over the micro-batches of a step, on the device
   at::Tensor loss;
   std::vector<at::Tensor> terms;  // undefined: not due
@@ -180,6 +207,7 @@ void StepRunner::add_micro_batch(int64_t step, StepReport& report, Sums& sums) {
     }
   }
   const Timed timed(times_, Stage::kBackward, "backward");
+  time_loss_backward(logits);
   start.backward();
   parts_.network.parameters().collect_grads();
 }

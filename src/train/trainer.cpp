@@ -235,7 +235,8 @@ class Session {
             signals_,
             threads_,
             device_,
-            request_.export_folder};
+            request_.export_folder,
+            request_.probe ? &*request_.probe : nullptr};
   }
 
   LoopEnd train_on() {

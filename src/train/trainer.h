@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "train/probe.h"
 #include "train/resume.h"
 
 namespace vox {
@@ -19,6 +20,7 @@ struct TrainRequest {
   std::string command;        // as typed, for run.json
   std::string commit;         // of the program
   std::string export_folder;  // every batch and the first weights go there too; empty: no
+  std::optional<StepProbe> probe;
 };
 
 struct TrainOutcome {

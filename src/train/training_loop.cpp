@@ -41,9 +41,10 @@ TrainingLoop::TrainingLoop(const Parts& parts)
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
   pipeline_ = training_pipeline(parts.store, options, parts.state.step * effective, parts.state.micro_batch,
                                 parts.threads.data);
+  BatchSource source = source_of(*pipeline_, parts.device, parts.export_folder);
+  if (parts.probe && parts.probe->one_batch) source = first_batch_of(std::move(source));
   runner_ = std::make_unique<StepRunner>(
-      StepRunner::Parts{*parts.learner.network, *parts.learner.loss, *parts.learner.optimizer,
-                        source_of(*pipeline_, parts.device, parts.export_folder)},
+      StepRunner::Parts{*parts.learner.network, *parts.learner.loss, *parts.learner.optimizer, std::move(source)},
       StepRunner::Settings{.seed = static_cast<uint64_t>(options.training.seed),
                            .accumulation = effective / parts.state.micro_batch});
 }
@@ -69,8 +70,24 @@ LoopEnd TrainingLoop::run() {
       save({});
       window_start_ = Clock::now();
     }
+    if (parts_.probe && !probe_goes_on()) return LoopEnd::kRequest;
   }
   return state.stopped_early ? LoopEnd::kStoppedEarly : LoopEnd::kFinished;
+}
+
+bool TrainingLoop::probe_goes_on() {
+  const ProbeAnswer answer = parts_.probe->after_step({.step = parts_.state.step,
+                                                       .steps_per_epoch = length_.steps_per_epoch,
+                                                       .micro_batch = parts_.state.micro_batch,
+                                                       .data_threads = parts_.threads.data,
+                                                       .compute_threads = parts_.threads.compute,
+                                                       .on_gpu = parts_.device.is_cuda(),
+                                                       .store = parts_.store.get(),
+                                                       .loss = std::exchange(probed_loss_, std::nullopt)});
+  if (answer != ProbeAnswer::kSave) return answer == ProbeAnswer::kGoOn;
+  read_pending();
+  save({});
+  return true;
 }
 
 // True where it was the last of its epoch.
@@ -79,6 +96,8 @@ bool TrainingLoop::step_once() {
   const double lr = parts_.schedule.lr(state.step);
   StepReport report = runner_->run(state.step, lr);
   ++state.step;
+  if (parts_.probe && state.step <= parts_.probe->losses)
+    probed_loss_ = read_step_values(report.values.to(at::kCPU, at::kFloat)).loss;
   parts_.writer.step_done(state.step);
   pending_.push_back({state.step, lr, std::move(report)});
   background_.rethrow_failure();
@@ -87,6 +106,7 @@ bool TrainingLoop::step_once() {
   if (epoch_done || state.step % parts_.options.monitor.log_every == 0 ||
       static_cast<int64_t>(pending_.size()) >= patience)
     read_pending();
+  const Span span("logging");
   parts_.log.tick(state.step);
   return epoch_done;
 }
@@ -96,7 +116,11 @@ void TrainingLoop::read_pending() {
   if (pending_.empty()) return;
   std::vector<at::Tensor> rows;
   for (const Pending& pending : pending_) rows.push_back(pending.report.values);
-  const at::Tensor values = at::stack(rows).to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor values = [&] {
+    const Span waiting("sync");
+    return at::stack(rows).to(at::kCPU, at::kFloat).contiguous();
+  }();
+  const Span span("logging");
   const double count = static_cast<double>(pending_.size());
   const double wall_s = seconds_since(window_start_);
   StageTimes mean = runner_->take_times();
@@ -164,6 +188,7 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
 }
 
 void TrainingLoop::log_histograms(int64_t step) {
+  const Span span("histograms");
   for (const Parameter& parameter : parts_.learner.network->parameters().all()) {
     if (!parameter.grad.defined()) continue;
     const at::Tensor values = parameter.grad.to(at::kCPU, at::kFloat).contiguous();
@@ -199,7 +224,10 @@ void TrainingLoop::end_epoch() {
     summary.data_wait = state.epoch_sums.data_wait_s / state.epoch_sums.seconds;
   }
   summary.gpu_mem_gb = gpu_peak_gb(parts_.device);
-  parts_.log.epoch(summary, state.step);
+  {
+    const Span span("logging");
+    parts_.log.epoch(summary, state.step);
+  }
   state.epoch_sums = {};
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
@@ -241,13 +269,16 @@ bool TrainingLoop::validate_now() {
 
 void TrainingLoop::save(const CheckpointLinks& links) {
   VOX_ASSERT(pending_.empty());
+  const Span span("checkpoint");
   last_save_ = Clock::now();
   parts_.log.phase("saving", parts_.state.step);
   Metadata metadata = to_metadata(parts_.state, parts_.options);
   for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;
   auto snapshot =
       std::make_shared<Snapshot>(take_snapshot(parts_.learner.network->parameters(), *parts_.learner.optimizer));
+  const Span waiting("checkpoint_wait");
   background_.submit([this, snapshot, metadata = std::move(metadata), links, step = parts_.state.step] {
+    const Span writing("checkpoint_write");
     write_snapshot(folder_, *snapshot, metadata, links);
     parts_.writer.checkpoint_written(folder_.last(), step);
   });

@@ -5,12 +5,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/span.h"
 #include "train/checkpoint_folder.h"
 #include "train/learner.h"
+#include "train/probe.h"
 #include "train/run_log.h"
 #include "train/schedule.h"
 #include "train/signals.h"
@@ -36,6 +38,7 @@ class TrainingLoop {
     ThreadPlan threads;
     at::Device device;
     std::string export_folder;
+    const StepProbe* probe = nullptr;
   };
   explicit TrainingLoop(const Parts& parts);
 
@@ -50,6 +53,7 @@ class TrainingLoop {
   };
 
   bool step_once();
+  bool probe_goes_on();
   void read_pending();
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
@@ -67,6 +71,7 @@ class TrainingLoop {
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
+  std::optional<double> probed_loss_;
   Clock::time_point window_start_, last_save_;
   std::vector<std::pair<std::string, double>> last_scores_;
   BackgroundWriter background_;  // last: its jobs use what stands above

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/span.h"
 #include "volume/chunk_store.h"
 
 #ifndef MADV_POPULATE_READ
@@ -39,7 +40,9 @@ int64_t page_floor(int64_t at) {
 // Brings bytes [begin, end) of the mapping in now, in one call instead of a fault for every few pages; a disk that
 // fails is an error here, where it would be a signal on first touch.
 void populate(const Mapping& mapping, int64_t begin, int64_t end, const InputFile& file) {
+  const Span span("storage");
   const int64_t first = page_floor(begin);
+  pretend_slow_disk(end - first);
   const int result = madvise(mapping.data() + first, static_cast<size_t>(end - first), MADV_POPULATE_READ);
   if (result != 0 && errno != EINVAL) throw_system_error("read", file.path(), EIO);
 }

@@ -200,6 +200,8 @@ StoreCounts Store::counts() const {
   counts.decode_s = static_cast<double>(loads.decode_ns) * 1e-9;
   counts.preprocess_s = static_cast<double>(loads.preprocess_ns) * 1e-9;
   counts.wait_s = impl_->budget.waited_s() + impl_->cache.waited_s();
+  for (const Unit* unit : impl_->all_units()) counts.volume_bytes += unit->stored.bytes();
+  counts.in_memory = impl_->in_memory;
   return counts;
 }
 

@@ -39,6 +39,7 @@ void require_finite(const Moments& moments, const Unit& unit, const Extent3& ext
 }
 
 void Loader::change(Volume& volume, const Unit& unit) {
+  const Span span("preprocess");
   const Stopwatch watch(counts_.preprocess_ns);
   if (holds_values(unit) && !is_integer(volume.info.dtype))  // a step would spread or hide them
     require_finite(moments_of(volume.data.data(), volume.info.dtype, volume.info.voxels()), unit, volume.info.extent);

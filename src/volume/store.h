@@ -39,6 +39,8 @@ struct StoreCounts {
   int64_t bytes_read = 0;  // from files
   int64_t resident_bytes = 0, resident_peak = 0;
   double decode_s = 0, preprocess_s = 0, wait_s = 0;  // summed over threads
+  int64_t volume_bytes = 0;                           // of all volumes together, as they are stored
+  bool in_memory = false;                             // whole volumes are kept: all of them fit
 };
 
 struct SkippedCase {

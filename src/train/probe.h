@@ -1,0 +1,29 @@
+// Looks on from inside a run: how `voxloom profile` measures the steps that training really makes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace vox {
+
+class Store;
+
+struct ProbedStep {
+  int64_t step = 0;  // done so far
+  int64_t steps_per_epoch = 0, micro_batch = 0;
+  int data_threads = 0, compute_threads = 0;
+  bool on_gpu = false;
+  const Store* store = nullptr;
+  std::optional<double> loss;
+};
+
+enum class ProbeAnswer { kGoOn, kSave, kEnd };  // save: a checkpoint now; end: without one
+
+struct StepProbe {
+  std::function<ProbeAnswer(const ProbedStep&)> after_step;  // between two steps, logging and saving included
+  int64_t losses = 0;                                        // steps whose loss is fetched: each waits for the device
+  bool one_batch = false;                                    // the first batch again and again: no data path
+};
+
+}  // namespace vox

@@ -1,0 +1,53 @@
+// This program again, as a child whose time and memory are watched.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vox {
+
+struct ChildLimits {
+  double seconds = 600;
+  int64_t resident_bytes = 0;  // 0: no limit
+};
+
+enum class ChildEnd { kDone, kFailed, kTooSlow, kOutOfMemory };
+
+struct ChildResult {
+  ChildEnd end = ChildEnd::kDone;
+  int status = 0;      // as the shell gives it
+  std::string output;  // standard output
+  std::string said;    // the last line of standard error
+  double seconds = 0;
+  int64_t peak_bytes = 0;
+};
+
+class Child {  // ended with its owner, at the latest
+ public:
+  explicit Child(const std::vector<std::string>& arguments);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void write_line(const std::string& line);
+  // The next line of its standard output. Error where it ends or `seconds` pass before.
+  std::string read_line(double seconds);
+  ChildResult finish(const ChildLimits& limits);  // reads to its end
+
+ private:
+  bool pump(double seconds);  // moves what is there into the texts; false once both streams have ended
+  void close_input();
+  int64_t resident_bytes() const;
+
+  pid_t pid_ = -1;
+  int in_ = -1, out_ = -1, err_ = -1;
+  std::string output_, errors_;
+};
+
+ChildResult run_child(const std::vector<std::string>& arguments, const ChildLimits& limits);
+
+}  // namespace vox

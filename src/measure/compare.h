@@ -1,0 +1,30 @@
+// Two recipes measured in turns, each in a process of its own, so that what disturbs the machine disturbs both.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "measure/profile.h"
+#include "measure/statistics.h"
+
+namespace vox {
+
+struct Comparison {
+  std::vector<double> first_ms, second_ms;  // a step, in each round
+  std::vector<double> ratios;               // second / first
+  double ratio = 1;                         // their median
+  Interval interval;                        // 95 %
+};
+
+struct CompareRequest {
+  std::vector<std::string> first, second;  // recipe and overrides
+  std::string device;
+  double seconds = 30;  // of turns; starting comes on top
+};
+Comparison compare_recipes(const CompareRequest& request);
+
+// The child's side: answers every line with a number of steps on `in` by the milliseconds they took on `out`.
+void serve_turns(const ProfileRequest& request, std::istream& in, std::ostream& out);
+
+}  // namespace vox

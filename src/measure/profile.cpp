@@ -1,0 +1,137 @@
+#include "measure/profile.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "config/write.h"
+#include "measure/profile_run.h"
+#include "measure/statistics.h"
+
+namespace vox {
+namespace {
+
+// In the order of a step; loss terms follow "loss".
+const std::vector<std::string>& step_order() {
+  static const std::vector<std::string> order{"data_wait",     "transfer",   "forward",         "loss", "loss.",
+                                              "loss_backward", "backward",   "optimizer",       "sync", "logging",
+                                              "histograms",    "checkpoint", "checkpoint_wait", "other"};
+  return order;
+}
+
+const std::vector<std::string>& data_order() {
+  static const std::vector<std::string> order{"storage", "read", "decode", "preprocess", "fetch", "draw", "gather"};
+  return order;
+}
+
+size_t place_in(const std::vector<std::string>& order, const std::string& name) {
+  for (size_t i = 0; i < order.size(); ++i)
+    if (order[i] == name || (order[i].ends_with('.') && name.starts_with(order[i]))) return i;
+  return order.size();
+}
+
+void sort_by(const std::vector<std::string>& order, std::vector<StageLine>& stages) {
+  std::stable_sort(stages.begin(), stages.end(), [&](const StageLine& a, const StageLine& b) {
+    return place_in(order, a.name) < place_in(order, b.name);
+  });
+}
+
+// Stages that do the same in every step are told by their median, which one disturbed step does not move; waiting and
+// what happens now and then by the mean.
+double typical_ms(const std::vector<StageTable>& steps, const std::string& name) {
+  static const std::set<std::string> kEven{"transfer", "forward",       "optimizer", "other",
+                                           "loss",     "loss_backward", "backward"};
+  std::vector<double> values;
+  size_t present = 0, terms = 0;
+  for (const StageTable& step : steps) {
+    const auto found = step.find(name);
+    values.push_back(found == step.end() ? 0 : found->second.self_ms);
+    present += found != step.end();
+    terms += static_cast<size_t>(
+        std::count_if(step.begin(), step.end(), [](const auto& stage) { return stage.first.starts_with("loss."); }));
+  }
+  const bool same_terms = terms % steps.size() == 0;  // no term that comes every few steps
+  const bool even = kEven.contains(name) || name.starts_with("loss.");
+  return even && same_terms && present == steps.size() ? median_of(values) : mean_of(values);
+}
+
+std::vector<StageLine> step_lines(const StepRecord& record) {
+  std::set<std::string> names;
+  for (const StageTable& step : record.sums.steps)
+    for (const auto& [name, stage] : step) names.insert(name);
+  std::vector<StageLine> lines;
+  for (const std::string& name : names) lines.push_back({name, typical_ms(record.sums.steps, name)});
+  if (record.checkpoint_ms && record.steps_per_epoch > 0)
+    lines.push_back({"checkpoint", *record.checkpoint_ms / static_cast<double>(record.steps_per_epoch)});
+  sort_by(step_order(), lines);
+  return lines;
+}
+
+std::vector<StageLine> data_lines(const StepRecord& record) {
+  std::vector<StageLine> lines;
+  for (const auto& [name, stage] : record.sums.data) {
+    // What waits for a lock or a CPU is no work; what waits for the disk is its time.
+    const double ms = name == "storage" ? stage.self_ms : stage.cpu_ms;
+    lines.push_back(
+        {name == "sample_fill" || name == "sample_read" ? "other_data" : name, ms / static_cast<double>(record.steps)});
+  }
+  std::map<std::string, double> sums;
+  for (const StageLine& line : lines) sums[line.name] += line.ms;
+  lines.clear();
+  for (const auto& [name, ms] : sums) lines.push_back({name, ms});
+  sort_by(data_order(), lines);
+  return lines;
+}
+
+std::optional<double> cost_of_miss(const StepRecord& record) {
+  const int64_t misses = record.after.misses - record.before.misses;
+  if (misses == 0) return std::nullopt;
+  double total = 0;
+  for (const char* name : {"storage", "read", "decode", "preprocess"}) {
+    const auto found = record.sums.data.find(name);
+    if (found != record.sums.data.end()) total += found->second.self_ms;
+  }
+  return total / static_cast<double>(misses);
+}
+
+}  // namespace
+
+double stage_ms(const std::vector<StageLine>& stages, const std::string& name) {
+  for (const StageLine& stage : stages)
+    if (stage.name == name) return stage.ms;
+  return 0;
+}
+
+std::vector<std::string> overrides_between(const Options& before, const Options& after) {
+  Writer old_values, new_values;
+  Options(before).describe(old_values);
+  Options(after).describe(new_values);
+  std::vector<std::string> changes;
+  for (size_t i = 0; i < old_values.values().size(); ++i) {
+    const auto& [key, value] = new_values.values()[i];
+    if (!(old_values.values()[i].second == value)) changes.push_back(concat(key, "=", flow_text(value)));
+  }
+  return changes;
+}
+
+Profile conclude(StepRecord record, const Options& options) {
+  VOX_CHECK(record.steps > 0 && !record.sums.steps.empty(), "stopped before a step was measured");
+  Profile profile;
+  profile.record = std::move(record);
+  profile.step_stages = step_lines(profile.record);
+  profile.data_stages = data_lines(profile.record);
+  for (const StageLine& stage : profile.step_stages) profile.step_ms += stage.ms;
+  profile.data_wait_ms = stage_ms(profile.step_stages, "data_wait");
+  profile.own_ms = profile.step_ms - profile.data_wait_ms;
+  profile.miss_ms = cost_of_miss(profile.record);
+  profile.bottleneck = find_bottleneck(profile, options);
+  profile.suggestions = suggest_changes(profile, options);
+  return profile;
+}
+
+Profile profile_recipe(const ProfileRequest& request) {
+  const bool data_only = request.part == ProfilePart::kDataOnly;
+  return conclude(data_only ? record_data(request) : record_steps(request), request.config.options);
+}
+
+}  // namespace vox

@@ -1,0 +1,125 @@
+#include "measure/profile_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+
+namespace vox {
+namespace {
+
+int64_t free_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    if (word != "MemAvailable:") continue;
+    int64_t kib = 0;
+    file >> kib;
+    return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+StepModel::StepModel(const Profile& profile, const Options& options) {
+  const StepRecord& record = profile.record;
+  const auto steps = static_cast<double>(record.steps);
+  queue_ = {.sample_ms = record.sums.sample_ms,
+            .samples_per_batch = record.micro_batch,
+            .batches_per_step = record.accumulation,
+            .workers = record.data_threads,
+            .batches_in_flight = options.data.prefetch_factor + 2,
+            .step_ms = profile.own_ms};
+  for (const double ms : queue_.sample_ms) work_ms_ += ms;
+  const auto per_step = static_cast<double>(record.micro_batch * record.accumulation);
+  if (!queue_.sample_ms.empty()) work_ms_ *= per_step / static_cast<double>(queue_.sample_ms.size());
+  cpu_ms_ = record.cpu_ms / steps;
+  cpus_ = static_cast<double>(record.cpus);
+  if (work_ms_ > 0) storage_share_ = std::min(1.0, record.sums.storage_wait_ms / steps / work_ms_);
+  // What the model leaves out (locks, other processes) is taken to stretch everything alike.
+  const double here = raw({});
+  if (here > 0) calibration_ = profile.step_ms / here;
+}
+
+double StepModel::raw(const WhatIf& change) const {
+  QueueModel queue = queue_;
+  if (change.workers > 0) queue.workers = change.workers;
+  if (change.prefetch > 0) queue.batches_in_flight = change.prefetch + 2;
+  queue.step_ms = std::max(0.0, queue.step_ms - change.own_ms_saved);
+  const double left = work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved / work_ms_, 0.0, 1.0) : 1;
+  for (double& ms : queue.sample_ms) ms *= left;
+  const double computed = (1 - left) * work_ms_ * (1 - storage_share_) + std::max(0.0, change.own_ms_saved);
+  const double cpu_bound = std::max(0.0, cpu_ms_ - computed) / cpus_;
+  return std::max(predicted_step_ms(queue), cpu_bound);
+}
+
+double StepModel::predict(const WhatIf& change) const {
+  return raw(change) * calibration_;
+}
+
+CauseTimes cause_times(const Profile& profile) {
+  CauseTimes times;
+  for (const StageLine& stage : profile.step_stages) {
+    const std::string& name = stage.name;
+    double& place = name == "data_wait"                         ? times.wait
+                    : name == "transfer"                        ? times.transfer
+                    : name.starts_with("loss")                  ? times.loss
+                    : name == "sync"                            ? times.sync
+                    : name == "logging" || name == "histograms" ? times.logging
+                    : name.starts_with("checkpoint")            ? times.checkpoint
+                                                                : times.network;
+    place += stage.ms;
+  }
+  for (const StageLine& stage : profile.data_stages) {
+    const std::string& name = stage.name;
+    double& place = name == "storage"      ? times.storage
+                    : name == "read"       ? times.read
+                    : name == "decode"     ? times.decode
+                    : name == "preprocess" ? times.preprocess
+                                           : times.augment;
+    place += stage.ms;
+  }
+  times.storage_wait = profile.record.sums.storage_wait_ms / static_cast<double>(profile.record.steps);
+  return times;
+}
+
+std::string costliest_loss(const Profile& profile) {
+  std::string name = "loss";
+  double most = 0;
+  for (const StageLine& stage : profile.step_stages) {
+    if (!stage.name.starts_with("loss.") || stage.ms <= most) continue;
+    name = stage.name;
+    most = stage.ms;
+  }
+  return name;
+}
+
+std::string costliest_transform(const Profile& profile) {
+  static const std::set<std::string> kNone{"storage", "read",   "decode", "preprocess", "fetch",
+                                           "draw",    "gather", "target", "other_data"};
+  std::string name;
+  double most = 0;
+  for (const StageLine& stage : profile.data_stages) {
+    if (kNone.contains(stage.name) || stage.ms <= most) continue;
+    name = stage.name;
+    most = stage.ms;
+  }
+  return name;
+}
+
+std::optional<double> whole_cache_gb(const StoreCounts& counts, const Options& options) {
+  constexpr double kGib = 1 << 30;
+  const double needed = std::ceil((static_cast<double>(counts.volume_bytes) * 1.15 / kGib + 0.3) * 10) / 10;
+  const double wanted = std::max(needed, options.data.cache_gb);
+  const bool fits = (wanted - options.data.cache_gb) * kGib < 0.8 * static_cast<double>(free_memory_bytes());
+  return fits ? std::optional<double>(wanted) : std::nullopt;
+}
+
+double idle_cpus(const Profile& profile) {
+  const StepRecord& record = profile.record;
+  if (record.wall_ms <= 0) return 0;
+  return std::clamp(1 - record.cpu_ms / (record.wall_ms * static_cast<double>(record.cpus)), 0.0, 1.0);
+}
+
+}  // namespace vox

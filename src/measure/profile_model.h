@@ -1,0 +1,47 @@
+// What a step would take if one thing were different: the queue, fed with what was measured, within the CPUs there are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "measure/profile.h"
+#include "measure/queue_model.h"
+
+namespace vox {
+
+struct WhatIf {              // beside the settings as they are
+  int workers = 0;           // 0: as it is
+  int64_t prefetch = 0;      // likewise
+  double data_ms_saved = 0;  // of the work of a step's samples
+  double own_ms_saved = 0;   // of the step itself
+};
+
+class StepModel {
+ public:
+  StepModel(const Profile& profile, const Options& options);
+  double predict(const WhatIf& change) const;
+  double sample_work_ms() const { return work_ms_; }  // of a step, all threads together
+
+ private:
+  double raw(const WhatIf& change) const;
+
+  QueueModel queue_;
+  double work_ms_ = 0, cpu_ms_ = 0;  // of a step
+  double cpus_ = 1, storage_share_ = 0;
+  double calibration_ = 1;
+};
+
+// Sums of stages as causes see them, milliseconds a step.
+struct CauseTimes {
+  double wait = 0, transfer = 0, network = 0, loss = 0, sync = 0, logging = 0, checkpoint = 0;  // of the step
+  double storage = 0, storage_wait = 0, read = 0, decode = 0, preprocess = 0, augment = 0;      // of the samples
+  double data() const { return storage + read + decode + preprocess + augment; }
+};
+CauseTimes cause_times(const Profile& profile);
+std::string costliest_loss(const Profile& profile);       // "loss.dice"
+std::string costliest_transform(const Profile& profile);  // a stage of the samples that is neither reading nor gather
+// The data.cache_gb that holds all volumes; absent where this machine's free memory is too small for it.
+std::optional<double> whole_cache_gb(const StoreCounts& counts, const Options& options);
+double idle_cpus(const Profile& profile);  // 0..1 of those this process may use
+
+}  // namespace vox

@@ -1,0 +1,30 @@
+// What the ways of measuring a run share.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "measure/profile.h"
+#include "train/trainer.h"
+
+namespace vox {
+
+class ScratchFolder {  // gone with its owner
+ public:
+  explicit ScratchFolder(const std::string& stem);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolder& folder);
+double process_cpu_ms();
+double peak_resident_gb();
+bool enough_steps(const std::vector<double>& step_ms, double seconds);  // for a median that stands
+
+}  // namespace vox

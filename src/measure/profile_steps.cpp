@@ -1,0 +1,225 @@
+// Measures steps from inside a real run: warm-up, the measured steps, one checkpoint, and the same steps with another
+// number of compute threads.
+#include <ATen/Parallel.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "measure/profile.h"
+#include "measure/profile_run.h"
+#include "measure/statistics.h"
+#include "report/gpu_monitor.h"
+#include "report/machine.h"
+#include "train/trainer.h"
+
+namespace vox {
+
+double process_cpu_ms() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto ms = [](const timeval& time) {
+    return 1e3 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_usec);
+  };
+  return ms(use.ru_utime) + ms(use.ru_stime);
+}
+
+double peak_resident_gb() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return static_cast<double>(use.ru_maxrss) * 1024 / 1e9;
+}
+
+ScratchFolder::ScratchFolder(const std::string& stem) {
+  std::string name = (fs::temp_directory_path() / ("voxloom-" + stem + "-XXXXXX")).string();
+  VOX_CHECK(mkdtemp(name.data()), "cannot make a folder in ", fs::temp_directory_path().string(),
+            "; set TMPDIR to one that can be written");
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+bool enough_steps(const std::vector<double>& step_ms, double seconds) {
+  constexpr size_t kLeast = 12;
+  constexpr double kLeastSeconds = 3, kPatientSeconds = 12, kTrusted = 0.03, kOnABusyMachine = 0.1;
+  if (step_ms.size() < kLeast || seconds < kLeastSeconds) return false;
+  const Interval interval = median_interval(step_ms);
+  const double wanted = seconds < kPatientSeconds ? kTrusted : kOnABusyMachine;
+  return interval.high - interval.low < wanted * median_of(step_ms);
+}
+
+namespace {
+
+constexpr int64_t kThreadTrialSteps = 6;   // with another number of compute threads
+constexpr double kThreadTrialSeconds = 4;  // at most
+
+class StepWatch {
+ public:
+  explicit StepWatch(const ProfileRequest& request) : request_(request) {}
+
+  ProbeAnswer after_step(const ProbedStep& step) {
+    const auto now = Clock::now();
+    if (step.step == 1) begin_ = now;
+    if (step.loss) record_.losses.push_back(*step.loss);
+    const ProbeAnswer answer = next(step, now);
+    last_ = Clock::now();
+    return answer;
+  }
+
+  StepRecord take() { return std::move(record_); }
+
+ private:
+  enum class Phase { kWarmUp, kMeasure, kSave, kThreads };
+
+  ProbeAnswer next(const ProbedStep& step, Clock::time_point now) {
+    switch (phase_) {
+      case Phase::kWarmUp:
+        if (warm(step)) start(step);
+        return ProbeAnswer::kGoOn;
+      case Phase::kMeasure:
+        record_span(kStepSpan, last_, now);
+        step_ms_.push_back(1e3 * std::chrono::duration<double>(now - last_).count());
+        if (record_.on_gpu && gpu_.read().use) gpu_use_.push_back(*gpu_.read().use);
+        return measured_enough() ? finish(step) : ProbeAnswer::kGoOn;
+      case Phase::kSave:
+        saved();
+        return try_threads();
+      case Phase::kThreads:
+        return note_thread_trial(now);
+    }
+    return ProbeAnswer::kEnd;
+  }
+
+  // Until what was made ahead is used up and a few steps have shown their pace.
+  bool warm(const ProbedStep& step) const {
+    const int64_t ahead = request_.config.options.data.prefetch_factor + 3;
+    const bool slow = seconds_since(begin_) > request_.most_seconds / 4 && step.step >= 2;
+    return step.step >= std::max<int64_t>(5, ahead) || slow;
+  }
+
+  void start(const ProbedStep& step) {
+    phase_ = Phase::kMeasure;
+    const Options& options = request_.config.options;
+    record_.warm_up = step.step;
+    record_.micro_batch = step.micro_batch;
+    record_.accumulation = options.data.batch_size * options.training.accumulate / step.micro_batch;
+    record_.steps_per_epoch = step.steps_per_epoch;
+    record_.data_threads = step.data_threads;
+    record_.compute_threads = step.compute_threads;
+    record_.cpus = available_cpus();
+    record_.on_gpu = step.on_gpu;
+    if (step.on_gpu) gpu_ = monitor_of(0);
+    record_.before = step.store->counts();
+    start_cpu_ms_ = process_cpu_ms();
+    measure_begin_ = Clock::now();
+    start_recording();
+  }
+
+  bool measured_enough() const {
+    const auto count = static_cast<int64_t>(step_ms_.size());
+    if (request_.steps && count >= *request_.steps) return true;
+    return (!request_.steps && enough_steps(step_ms_, seconds_since(measure_begin_))) ||
+           (seconds_since(begin_) > 0.8 * request_.most_seconds && count >= 2);
+  }
+
+  ProbeAnswer finish(const ProbedStep& step) {
+    stop_recording();
+    record_.wall_ms = 1e3 * seconds_since(measure_begin_);
+    record_.cpu_ms = process_cpu_ms() - start_cpu_ms_;
+    record_.steps = static_cast<int64_t>(step_ms_.size());
+    record_.after = step.store->counts();
+    record_.spans = take_spans();
+    record_.sums = sum_spans(record_.spans);
+    record_.rss_gb = resident_gb();
+    record_.rss_peak_gb = peak_resident_gb();
+    if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
+    const bool saved_meanwhile = std::any_of(record_.sums.steps.begin(), record_.sums.steps.end(),
+                                             [](const StageTable& one) { return one.contains("checkpoint"); });
+    if (saved_meanwhile) return try_threads();
+    phase_ = Phase::kSave;
+    start_recording();
+    return ProbeAnswer::kSave;
+  }
+
+  void saved() {
+    stop_recording();
+    for (const SpanRecord& span : take_spans())
+      if (std::string(span.name) == "checkpoint")
+        record_.checkpoint_ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
+  }
+
+  // On a CPU: does the step itself become faster when it computes on as many threads as there are CPUs?
+  ProbeAnswer try_threads() {
+    if (record_.on_gpu || record_.compute_threads == record_.cpus) return ProbeAnswer::kEnd;
+    phase_ = Phase::kThreads;
+    at::set_num_threads(record_.cpus);
+    trial_begin_ = Clock::now();
+    start_recording();
+    return ProbeAnswer::kGoOn;
+  }
+
+  ProbeAnswer note_thread_trial(Clock::time_point now) {
+    record_span(kStepSpan, last_, now);
+    if (++trial_steps_ < kThreadTrialSteps && (trial_steps_ < 2 || seconds_since(trial_begin_) < kThreadTrialSeconds))
+      return ProbeAnswer::kGoOn;
+    stop_recording();
+    const SpanSums sums = sum_spans(take_spans());
+    std::vector<double> own;
+    for (size_t i = 1; i < sums.steps.size(); ++i) {  // the first also starts the threads
+      double total = 0;
+      for (const auto& [name, stage] : sums.steps[i])
+        if (name != "data_wait" && name != "checkpoint" && name != "logging" && name != "histograms")
+          total += stage.self_ms;
+      own.push_back(total);
+    }
+    if (!own.empty()) record_.other_threads = {record_.cpus, median_of(own)};
+    return ProbeAnswer::kEnd;
+  }
+
+  const ProfileRequest& request_;
+  Clock::time_point begin_, last_ = Clock::now(), measure_begin_, trial_begin_;
+  Phase phase_ = Phase::kWarmUp;
+  StepRecord record_;
+  std::vector<double> step_ms_, gpu_use_;
+  GpuMonitor gpu_;
+  double start_cpu_ms_ = 0;
+  int64_t trial_steps_ = 0;
+};
+
+}  // namespace
+
+// The recipe as it is, but silent, without validation and without an end.
+TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolder& folder) {
+  TrainRequest train;
+  train.config = request.config;
+  Options& options = train.config.options;
+  options.training.max_epochs = 1'000'000;
+  options.validation.every = 0;
+  options.monitor.report = false;
+  options.monitor.progress = "off";
+  train.run = folder.path() / "run";
+  train.resume.mode = ResumeMode::kNever;
+  train.device = request.device;
+  train.command = "voxloom profile";
+  return train;
+}
+
+StepRecord record_steps(const ProfileRequest& request) {
+  const ScratchFolder folder("profile");
+  StepWatch watch(request);
+  TrainRequest train_request = measuring_request(request, folder);
+  train_request.probe = StepProbe{.after_step = [&](const ProbedStep& step) { return watch.after_step(step); },
+                                  .losses = request.losses,
+                                  .one_batch = request.part == ProfilePart::kNoData};
+  train(train_request);
+  return watch.take();
+}
+
+}  // namespace vox

@@ -1,0 +1,31 @@
+"""`voxloom profile` on twenty recipes drawn at random, each with one stage made slow; and what its first suggestion
+brings once it is followed."""
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from plants import PLANTS, profile_plant  # noqa: E402
+
+CONFIGURATIONS = 20
+
+
+def test_the_planted_cause_is_named_and_predictions_hold(voxloom, draw, tmp_path):
+    named, predictions = [], []
+    for number in range(CONFIGURATIONS):
+        name = draw.choice(sorted(PLANTS))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        recipe, profile, expected = profile_plant(voxloom, folder, name, draw)
+        found = profile["bottleneck"]["name"]
+        named.append(found in expected)
+        line = f"{name}: {found} in {profile['step_ms']:.1f} ms a step"
+        if profile["suggestions"] and not PLANTS[name][2]:
+            first = profile["suggestions"][0]
+            after = json.loads(voxloom("profile", recipe, *first["changes"], "--alone", "--json").stdout)["step_ms"]
+            predictions.append(abs(after / first["predicted_step_ms"] - 1) < 0.2)
+            line += f"; {first['change']}: {first['predicted_step_ms']:.1f} predicted, {after:.1f} measured"
+        print(line if named[-1] else f"WRONG {line}: {profile['bottleneck']['evidence']}", flush=True)
+    print(f"named {sum(named)} of {len(named)}; predicted within 20 %: {sum(predictions)} of {len(predictions)}")
+    assert sum(named) >= CONFIGURATIONS - 1
+    assert sum(predictions) >= 0.8 * len(predictions)

@@ -1,0 +1,94 @@
+"""voxloom profile: what it measures against what can be known otherwise, and causes that were planted."""
+import json
+
+import numpy as np
+import pytest
+
+from plants import PLANTS, profile_plant, write_cases, write_recipe
+
+NAMES = {"storage", "decode", "preprocess", "cache", "augment", "threads", "oversubscription", "transfer",
+         "gpu_bandwidth", "gpu_compute", "loss", "sync", "logging", "checkpoint"}
+QUICK_PLANTS = ["one thread", "slow disk", "cache that misses", "filter at every access", "slow loss",
+                "checkpoint every step"]
+
+
+@pytest.fixture
+def recipe(draw, tmp_path):
+    write_cases(tmp_path, draw, 3, (32, 36, 40))
+    return write_recipe(tmp_path, augmentation={"noise": {"enabled": True, "prob": 1.0}, "flip": {"enabled": True}})
+
+
+def profile(voxloom, *arguments, **options):
+    return json.loads(voxloom("profile", *arguments, "--json", **options).stdout)
+
+
+def test_the_document_its_trace_and_nothing_left_behind(voxloom, recipe, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    result = profile(voxloom, recipe, "--steps", 8, "--trace", here / "trace.json", cwd=here)
+    assert [path.name for path in here.iterdir()] == ["trace.json"]
+    assert result["gpu_busy"] is None and result["steps"] == 8
+    assert result["bottleneck"]["name"] in NAMES and result["bottleneck"]["evidence"]
+    assert sum(result["step_stages"].values()) == pytest.approx(result["step_ms"])
+    assert {"forward", "backward", "optimizer", "loss.dice", "loss.bce", "gather", "noise"} <= result["stages"].keys()
+    assert all(value >= 0 for value in result["stages"].values())
+    assert result["samples_per_s"] == pytest.approx(2000 / result["step_ms"])
+    for suggestion in result["suggestions"]:
+        assert 0 < suggestion["predicted_step_ms"] < result["step_ms"] and "=" in suggestion["change"]
+    events = json.loads((here / "trace.json").read_text())["traceEvents"]
+    steps = [event for event in events if event["name"] == "step"]
+    forwards = [event for event in events if event["name"] == "forward"]
+    assert len(steps) == len(forwards) == 8
+    for step, forward in zip(steps, forwards):
+        assert step["ts"] <= forward["ts"] and forward["ts"] + forward["dur"] <= step["ts"] + step["dur"]
+    text = voxloom("profile", recipe, "--steps", 3).stdout
+    assert "bottleneck: " in text and "backward" in text
+
+
+def test_the_loader_alone_and_the_step_alone(voxloom, recipe):
+    loader = profile(voxloom, recipe, "--data-only", "--steps", 20)
+    assert "forward" not in loader["stages"] and loader["stages"]["gather"] > 0
+    assert loader["data_wait_ms"] > 0.5 * loader["step_ms"]
+    step = profile(voxloom, recipe, "--no-data", "--steps", 10)
+    assert step["data_wait_ms"] < 0.05 * step["step_ms"] and "gather" not in step["stages"]
+
+
+def test_a_slow_disk_takes_as_long_as_its_bytes(voxloom, draw, tmp_path):
+    write_cases(tmp_path, draw, 12, (32, 40, 48))
+    recipe = write_recipe(tmp_path, data={"placement": "disk", "cache_gb": 0.001})
+    profile(voxloom, recipe, "--data-only", "--steps", 2)
+    megabytes_per_s = draw.uniform(0.5, 1)
+    result = profile(voxloom, recipe, "--steps", 12, env={"VOXLOOM_TEST_READ_MBPS": str(megabytes_per_s)})
+    expected = result["cache"]["bytes_read"] / 12 / megabytes_per_s / 1e3
+    assert result["cache"]["misses"] > 0
+    assert 0.95 * expected < result["stages"]["storage"] < 1.5 * expected
+
+
+def test_planted_causes_are_named(voxloom, draw, tmp_path):
+    for number, name in enumerate(draw.sample(QUICK_PLANTS, 2)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, result, expected = profile_plant(voxloom, folder, name, draw, steps=10)
+        assert result["bottleneck"]["name"] in expected, (name, result["bottleneck"], result["stages"])
+        assert PLANTS[name]
+
+
+def test_two_recipes_in_turns(voxloom, recipe):
+    larger = recipe.with_name("larger.yaml")
+    changed = json.loads(recipe.read_text())
+    changed["model"]["filters"] = [16, 32]
+    larger.write_text(json.dumps(changed))
+    result = profile(voxloom, recipe, larger, "--steps", 4)["compared"]
+    low, high = result["interval"]
+    assert low <= result["ratio"] <= high and low > 1.1, result
+    assert result["ratio"] == pytest.approx(result["second_step_ms"] / result["first_step_ms"], rel=0.35)
+
+
+def test_wrong_input_is_refused(voxloom, recipe, tmp_path):
+    missing = voxloom("profile", tmp_path / "absent.yaml", "--json", check=False)
+    assert missing.returncode == 1 and "absent.yaml" in missing.stderr and not missing.stdout
+    both = voxloom("profile", recipe, "--data-only", "--no-data", check=False)
+    assert both.returncode == 2
+    np.save(tmp_path / "images" / "case_000.npy", np.full((32, 36, 40), np.nan, np.float32))
+    broken = voxloom("profile", recipe, "--json", check=False)
+    assert broken.returncode == 1 and "case_000" in broken.stderr and not broken.stdout

@@ -1,0 +1,162 @@
+// voxloom tune CONFIG [key=value ...]: measured trials of settings; prints every one, and the recipe that came out.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/make_data.h"
+#include "cli/profile_output.h"
+#include "measure/tune.h"
+
+namespace vox::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Arguments {
+  std::vector<std::string> words, allow;
+  TuneRequest request;
+  std::string output;
+  bool as_json = false;
+};
+
+std::string cell(const std::string& text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+
+std::string number_or_dash(double value, int digits) {
+  return value > 0 ? format_number(value, digits) : "-";
+}
+
+std::string header_line() {
+  return cell("samples/s", 10) + cell("step ms", 10) + cell("predicted", 10) + cell("wait ms", 9) + cell("GB", 7) +
+         cell("gain", 7) + cell("loss diff", 11) + "  verdict        settings";
+}
+
+std::string trial_line(const Trial& trial) {
+  const std::string verdict = name_of(trial.verdict);
+  return cell(number_or_dash(trial.samples_per_s, 2), 10) + cell(number_or_dash(trial.step_ms, 1), 10) +
+         cell(number_or_dash(trial.predicted_step_ms.value_or(0), 1), 10) +
+         cell(trial.step_ms > 0 ? format_number(trial.data_wait_ms, 1) : "-", 9) +
+         cell(number_or_dash(trial.memory_gb, 2), 7) + cell(number_or_dash(trial.gain.value_or(0), 2), 7) +
+         cell(trial.loss_difference ? shortest(std::stod(format_number(*trial.loss_difference, 7))) : "-", 11) + "  " +
+         verdict + std::string(verdict.size() < 15 ? 15 - verdict.size() : 1, ' ') + trial.name;
+}
+
+json trial_json(const Trial& trial) {
+  const auto number = [](const std::optional<double>& value) { return value ? json(*value) : json(nullptr); };
+  const auto measured = [&](double value) { return trial.step_ms > 0 ? json(value) : json(nullptr); };
+  return {{"name", trial.name},
+          {"changes", trial.changes},
+          {"verdict", name_of(trial.verdict)},
+          {"samples_per_s", measured(trial.samples_per_s)},
+          {"step_ms", measured(trial.step_ms)},
+          {"predicted_step_ms", number(trial.predicted_step_ms)},
+          {"data_wait_ms", measured(trial.data_wait_ms)},
+          {"memory_gb", trial.memory_gb},
+          {"gain", number(trial.gain)},
+          {"loss_difference", number(trial.loss_difference)},
+          {"losses", trial.losses},
+          {"note", trial.note},
+          {"seconds", trial.seconds}};
+}
+
+json result_json(const TuneResult& result, const std::string& yaml) {
+  json document{{"trials", json::array()},
+                {"chosen", result.chosen},
+                {"evidence", result.evidence},
+                {"speedup", result.speedup},
+                {"compared", result.comparison ? to_json(*result.comparison) : json(nullptr)},
+                {"yaml", yaml}};
+  for (const Trial& trial : result.trials) document["trials"].push_back(trial_json(trial));
+  return document;
+}
+
+void sort_tune_words(Arguments& arguments) {
+  for (const std::string& word : arguments.words) {
+    if (word.find('=') != std::string::npos && !fs::exists(word))
+      arguments.request.overrides.push_back(word);
+    else if (arguments.request.recipe.empty())
+      arguments.request.recipe = word;
+    else
+      throw CLI::ParseError("\"" + word + "\" is neither the recipe nor key=value", CLI::ExitCodes::ExtrasError);
+  }
+  if (arguments.request.recipe.empty()) throw CLI::RequiredError("CONFIG");
+  arguments.request.allow = {arguments.allow.begin(), arguments.allow.end()};
+}
+
+void print_summary(const TuneResult& result, const TuneRequest& request, const std::string& yaml) {
+  std::cout << header_line() << '\n';
+  for (const Trial& trial : result.trials) {
+    std::cout << trial_line(trial) << '\n';
+    const bool say = request.ablate || !request.plan.empty() || trial.step_ms <= 0;
+    if (say && !trial.note.empty()) std::cout << "            " << trial.note << '\n';
+  }
+  if (request.ablate) return;
+  if (result.chosen.empty()) {
+    std::cout << "\nnothing that was tried is faster than the recipe as it is\n";
+    return;
+  }
+  std::cout << "\nchosen: " << join(result.chosen, " ") << '\n';
+  if (result.comparison)
+    std::cout << "measured again, in turns: " << format_number(result.speedup, 2)
+              << " times the samples a second (step " << format_number(median_of(result.comparison->first_ms), 1)
+              << " -> " << format_number(median_of(result.comparison->second_ms), 1) << " ms; ratio "
+              << format_number(result.comparison->ratio, 3)
+              << ", 95 %: " << format_number(result.comparison->interval.low, 3) << " to "
+              << format_number(result.comparison->interval.high, 3) << ")\n";
+  else
+    std::cout << "not measured again: " << result.speedup_note << '\n';
+  std::cout << '\n' << yaml;
+}
+
+void run(Arguments arguments) {
+  sort_tune_words(arguments);
+  TuneRequest& request = arguments.request;
+  make_missing_data(load_config(request.recipe, request.overrides).options);
+  std::cerr << header_line() << '\n';
+  request.on_trial = [](const Trial& trial) { std::cerr << trial_line(trial) << '\n'; };
+  const TuneResult result = tune_recipe(request);
+  const std::string yaml = tuned_yaml(request, result, arguments.output.empty() ? "tuned.yaml" : arguments.output);
+  if (!arguments.output.empty() && !request.ablate) write_file(arguments.output, yaml);
+  if (arguments.as_json)
+    std::cout << result_json(result, yaml).dump(2) << '\n';
+  else
+    print_summary(result, request, yaml);
+}
+
+void define(CLI::App& command) {
+  auto arguments = std::make_shared<Arguments>();
+  TuneRequest& request = arguments->request;
+  command.add_option("config", arguments->words, "CONFIG [key=value ...]: the recipe, and options to change in it")
+      ->required()
+      ->type_name("");
+  command.add_option("--minutes", request.minutes, "time for all trials")->check(CLI::PositiveNumber);
+  command.add_option("--allow", arguments->allow, "batch,precision,patch: what may change though the result does too")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"batch", "precision", "patch"}));
+  command.add_option("--plan", request.plan, "the guides' ladder: conservative, balanced or aggressive")
+      ->check(CLI::IsMember({"conservative", "balanced", "aggressive"}));
+  command.add_flag("--ablate", request.ablate,
+                   "a table of what each of the guides' changes brings, alone and together");
+  command.add_option("--memory-target", request.memory_target, "share of the memory that a setting may use")
+      ->check(CLI::Range(0.001, 1.0));
+  command.add_option("--steps", request.steps, "steps of each trial; without it until its median is stable")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--output", arguments->output, "write the recipe that came out to this file");
+  command.add_option("--device", request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
+  command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
+  command.callback([arguments] { run(*arguments); });
+}
+
+}  // namespace
+
+CommandEntry tune_command() {
+  return {"tune", "Search settings by running them; a recipe with the evidence comes out", define};
+}
+
+}  // namespace vox::cli

@@ -1,0 +1,73 @@
+#include "measure/tune.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "measure/tune_trials.h"
+
+namespace vox {
+namespace {
+
+constexpr double kSecondsOfTurns = 20;
+
+void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneResult& result) {
+  if (result.chosen.empty()) return;
+  CompareRequest compare{.first = {request.recipe}, .second = {}, .device = request.device};
+  compare.first.insert(compare.first.end(), request.overrides.begin(), request.overrides.end());
+  compare.second = compare.first;
+  compare.second.insert(compare.second.end(), result.chosen.begin(), result.chosen.end());
+  compare.seconds = kSecondsOfTurns;
+  const auto batch = [](const Options& options) {
+    return static_cast<double>(options.data.batch_size * options.training.accumulate);
+  };
+  const Options after = runner.config_with(changes_of(result.chosen)).options;
+  try {
+    result.comparison = compare_recipes(compare);
+    result.speedup = batch(after) / batch(runner.options()) / result.comparison->ratio;
+  } catch (const Error& error) {
+    result.speedup_note = error.what();
+  }
+}
+
+// 32,64 is a list on the command line and a word in a file.
+std::string yaml_value(const std::string& value) {
+  const bool list = value.find(',') != std::string::npos && value.front() != '[' && value.front() != '{';
+  return list ? concat("[", value, "]") : value;
+}
+
+}  // namespace
+
+TuneResult tune_recipe(const TuneRequest& request) {
+  TrialRunner runner(request);
+  if (request.ablate) return ablate_settings(runner);
+  TuneResult result = request.plan.empty() ? search_settings(runner) : climb_plan(runner);
+  measure_again(request, runner, result);
+  return result;
+}
+
+std::string tuned_yaml(const TuneRequest& request, const TuneResult& result, const std::string& output_file) {
+  const fs::path folder = fs::absolute(output_file).parent_path();
+  std::string text = concat("# Made by voxloom tune from ", fs::path(request.recipe).filename().string(), ": ",
+                            format_number(result.speedup, 2), " times its samples a second");
+  if (result.comparison)
+    text += concat(" (step time ", format_number(result.comparison->ratio, 3),
+                   ", 95 %: ", format_number(result.comparison->interval.low, 3), " to ",
+                   format_number(result.comparison->interval.high, 3), ", measured in turns)");
+  text += concat("\nextends: ", fs::relative(fs::absolute(request.recipe), folder).string(), "\n");
+  std::map<std::string, std::vector<std::string>> sections;
+  const auto add_line = [&](const std::string& word, const std::string& comment) {
+    const size_t dot = word.find('.'), equals = word.find('=');
+    sections[word.substr(0, dot)].push_back(
+        concat("  ", word.substr(dot + 1, equals - dot - 1), ": ", yaml_value(word.substr(equals + 1)), comment));
+  };
+  const Changes chosen = changes_of(result.chosen);
+  for (const auto& [key, value] : changes_of(request.overrides))
+    if (!chosen.contains(key)) add_line(concat(key, "=", value), "");
+  for (size_t i = 0; i < result.chosen.size(); ++i) add_line(result.chosen[i], concat("  # ", result.evidence[i]));
+  for (const auto& [section, lines] : sections) text += concat(section, ":\n", join(lines, "\n"), "\n");
+  return text;
+}
+
+}  // namespace vox

@@ -1,0 +1,151 @@
+// From the recipe as it is, the change with the best prediction first; a change stays where it is measured to help.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "measure/tune_trials.h"
+
+namespace vox {
+namespace {
+
+constexpr double kGain = 1.02;        // voxels a second: less is within what a machine varies
+constexpr double kSameLoss = 1e-3;    // relative: rounding in another order of sums
+constexpr double kFinalSeconds = 30;  // kept for the comparison at the end
+
+struct Move {
+  Changes changes;  // all of them, against the recipe
+  std::string name;
+  double predicted_ms = 0;  // a sample; infinite: nobody knows
+  std::optional<double> predicted_step_ms;
+  bool same_result = true;
+};
+
+class Search {
+ public:
+  explicit Search(TrialRunner& runner) : runner_(runner) {}
+
+  TuneResult run() {
+    Trial& start = runner_.run("as it is", {});
+    if (!worked(start))
+      throw Error(concat("the recipe as it is could not be measured (", name_of(start.verdict), "): ", start.note));
+    start.verdict = TrialVerdict::kBaseline;
+    runner_.judged(start);
+    tried_.insert(Changes{});
+    while (runner_.seconds_left() > kFinalSeconds) {
+      const std::optional<Move> move = next_move();
+      if (!move) break;
+      tried_.insert(move->changes);
+      try_move(*move);
+    }
+    TuneResult result;
+    result.trials = runner_.trials();
+    result.chosen = words_of(best_);
+    for (const std::string& word : result.chosen) result.evidence.push_back(evidence_[word]);
+    return result;
+  }
+
+ private:
+  const Trial& best_trial() { return runner_.trials()[best_index_]; }
+  bool allowed(const std::string& what) const { return runner_.request().allow.contains(what); }
+
+  std::optional<Move> next_move() {
+    std::vector<Move> moves = suggested();
+    const std::vector<Move> more = unpredicted();
+    moves.insert(moves.end(), more.begin(), more.end());
+    std::erase_if(moves, [&](const Move& move) { return tried_.contains(move.changes); });
+    if (moves.empty()) return std::nullopt;
+    return *std::min_element(moves.begin(), moves.end(),
+                             [](const Move& a, const Move& b) { return a.predicted_ms < b.predicted_ms; });
+  }
+
+  // What the profile of the best so far suggests and the mathematics allows; longer epochs would change the run.
+  std::vector<Move> suggested() {
+    std::vector<Move> moves;
+    const double samples = best_trial().samples_per_s * best_trial().step_ms / 1e3;
+    for (const Suggestion& one : best_trial().suggestions) {
+      const bool epochs = std::any_of(one.changes.begin(), one.changes.end(), [](const std::string& change) {
+        return change.starts_with("training.iterations_per_epoch");
+      });
+      if (!one.same_result || epochs) continue;
+      moves.push_back({.changes = merged(best_, one.changes),
+                       .name = join(one.changes, " "),
+                       .predicted_ms = one.predicted_step_ms / samples,
+                       .predicted_step_ms = one.predicted_step_ms});
+    }
+    return moves;
+  }
+
+  // What changes the result, where the user allows it: no time of another setting tells what it brings.
+  std::vector<Move> unpredicted() {
+    const Options now = runner_.config_with(best_).options;
+    std::vector<Move> moves;
+    const auto offer = [&](const std::vector<std::string>& words, double order) {
+      moves.push_back({.changes = merged(best_, words),
+                       .name = join(words, " "),
+                       .predicted_ms = 1e12 + order,
+                       .predicted_step_ms = {},
+                       .same_result = false});
+    };
+    if (allowed("batch")) {
+      std::vector<std::string> words{concat("data.batch_size=", now.data.batch_size * 2)};
+      if (now.training.accumulate % 2 == 0)
+        words.push_back(concat("training.accumulate=", now.training.accumulate / 2));
+      offer(words, 0);
+    }
+    if (allowed("precision") && now.training.precision == "32") offer({"training.precision=bf16-mixed"}, 1);
+    if (allowed("patch"))
+      for (const int64_t quarters : {5, 3}) {
+        std::vector<std::string> sizes;
+        for (int axis = 0; axis < 3; ++axis)
+          sizes.push_back(concat(std::max<int64_t>(16, now.data.patch_size[axis] * quarters / 4 / 16 * 16)));
+        offer({concat("data.patch_size=", join(sizes, ","))}, 2);
+      }
+    return moves;
+  }
+
+  void try_move(const Move& move) {
+    const size_t before = best_index_;
+    Trial& trial = runner_.run(move.name, move.changes, move.predicted_step_ms);
+    const Trial& base = runner_.trials()[before];
+    if (worked(trial)) {
+      trial.gain = trial.voxels_per_s / base.voxels_per_s;
+      if (move.same_result) trial.loss_difference = loss_difference(base, trial);
+      const bool finite =
+          std::all_of(trial.losses.begin(), trial.losses.end(), [](double x) { return std::isfinite(x); });
+      trial.verdict = *trial.gain > kGain ? TrialVerdict::kBetter : TrialVerdict::kNotBetter;
+      if (!finite || (trial.loss_difference && !(*trial.loss_difference < kSameLoss)))
+        trial.verdict = TrialVerdict::kOtherLoss;
+      if (runner_.over_memory_target(trial)) trial.verdict = TrialVerdict::kOutOfMemory;
+    }
+    if (trial.verdict == TrialVerdict::kBetter) {
+      note_evidence(move, base, trial);
+      best_ = move.changes;
+      best_index_ = runner_.trials().size() - 1;
+    }
+    runner_.judged(trial);
+  }
+
+  void note_evidence(const Move& move, const Trial& base, const Trial& trial) {
+    for (const std::string& word : words_of(move.changes)) {
+      if (best_.contains(word.substr(0, word.find('='))) && evidence_.contains(word)) continue;
+      evidence_[word] = concat(format_number(base.samples_per_s, 2), " -> ", format_number(trial.samples_per_s, 2),
+                               " samples/s, waiting ", format_number(base.data_wait_ms, 1), " -> ",
+                               format_number(trial.data_wait_ms, 1), " ms a step; it was limited by ", base.bottleneck);
+    }
+  }
+
+  TrialRunner& runner_;
+  Changes best_;
+  size_t best_index_ = 0;
+  std::set<Changes> tried_;
+  std::map<std::string, std::string> evidence_;  // by key=value
+};
+
+}  // namespace
+
+TuneResult search_settings(TrialRunner& runner) {
+  return Search(runner).run();
+}
+
+}  // namespace vox

@@ -1,0 +1,164 @@
+#include "measure/tune_trials.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "measure/child.h"
+
+namespace vox {
+namespace {
+
+constexpr double kTrialSeconds = 10;   // of steps
+constexpr double kLongestTrial = 180;  // with opening the data
+constexpr double kShortestTrial = 5;
+constexpr int kAblationLosses = 24;  // steps; a doubled batch has seen as many samples after half of them
+
+int64_t machine_memory() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+TrialVerdict verdict_of(ChildEnd end) {
+  switch (end) {
+    case ChildEnd::kOutOfMemory:
+      return TrialVerdict::kOutOfMemory;
+    case ChildEnd::kTooSlow:
+      return TrialVerdict::kTooSlow;
+    case ChildEnd::kFailed:
+      return TrialVerdict::kFailed;
+    case ChildEnd::kDone:
+      break;
+  }
+  return TrialVerdict::kNotBetter;
+}
+
+}  // namespace
+
+const char* name_of(TrialVerdict verdict) {
+  switch (verdict) {
+    case TrialVerdict::kBaseline:
+      return "start";
+    case TrialVerdict::kBetter:
+      return "kept";
+    case TrialVerdict::kNotBetter:
+      return "not better";
+    case TrialVerdict::kOutOfMemory:
+      return "out of memory";
+    case TrialVerdict::kTooSlow:
+      return "out of time";
+    case TrialVerdict::kFailed:
+      return "failed";
+    case TrialVerdict::kOtherLoss:
+      return "other loss";
+  }
+  return "";
+}
+
+bool worked(const Trial& trial) {
+  return trial.step_ms > 0;
+}
+
+std::vector<std::string> words_of(const Changes& changes) {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : changes) words.push_back(concat(key, "=", value));
+  return words;
+}
+
+Changes changes_of(const std::vector<std::string>& words) {
+  return merged({}, words);
+}
+
+Changes merged(Changes changes, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    changes[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return changes;
+}
+
+std::optional<double> loss_difference(const Trial& first, const Trial& second) {
+  const size_t count = std::min(first.losses.size(), second.losses.size());
+  if (count == 0) return std::nullopt;
+  double largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double scale = std::max({std::abs(first.losses[i]), std::abs(second.losses[i]), 1e-12});
+    const double difference = std::abs(first.losses[i] - second.losses[i]) / scale;
+    if (!(difference <= largest)) largest = difference;  // NaN too
+  }
+  return largest;
+}
+
+TrialRunner::TrialRunner(const TuneRequest& request)
+    : request_(request),
+      config_(load_config(request.recipe, request.overrides)),
+      begin_(Clock::now()),
+      memory_bytes_(static_cast<int64_t>(request.memory_target * static_cast<double>(machine_memory()))) {}
+
+double TrialRunner::seconds_left() const {
+  return 60 * request_.minutes - seconds_since(begin_);
+}
+
+bool TrialRunner::over_memory_target(const Trial& trial) const {
+  return trial.memory_gb * 1e9 > static_cast<double>(memory_bytes_);
+}
+
+Config TrialRunner::config_with(const Changes& changes) const {
+  std::vector<std::string> words = request_.overrides;
+  for (const std::string& word : words_of(changes)) words.push_back(word);
+  return load_config(request_.recipe, words);
+}
+
+void TrialRunner::judged(const Trial& trial) const {
+  if (request_.on_trial) request_.on_trial(trial);
+}
+
+void TrialRunner::read_result(const std::string& document, Trial& trial) const {
+  const nlohmann::json result = nlohmann::json::parse(document);
+  trial.step_ms = result.at("step_ms");
+  trial.data_wait_ms = result.at("data_wait_ms");
+  trial.samples_per_s = result.at("samples_per_s");
+  trial.memory_gb = result.at("memory").at("host_peak_gb");
+  trial.bottleneck = result.at("bottleneck").at("name");
+  trial.note = result.at("bottleneck").at("evidence");
+  for (const auto& loss : result.at("losses"))  // JSON has no NaN: it comes as null
+    trial.losses.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+  for (const auto& one : result.at("suggestions"))
+    trial.suggestions.push_back({one.at("changes").get<std::vector<std::string>>(), one.at("predicted_step_ms"),
+                                 one.at("why"), one.at("same_result")});
+  const Options options = config_with(changes_of(trial.changes)).options;
+  trial.voxels_per_s = trial.samples_per_s * static_cast<double>(options.data.patch_size.voxels());
+}
+
+Trial& TrialRunner::run(const std::string& name, const Changes& changes,
+                        const std::optional<double>& predicted_step_ms) {
+  Trial trial;
+  trial.name = name;
+  trial.changes = words_of(changes);
+  trial.predicted_step_ms = predicted_step_ms;
+  std::vector<std::string> arguments{"profile", request_.recipe, "--alone", "--json"};
+  arguments.insert(arguments.end(), {"--seconds", shortest(kTrialSeconds)});
+  if (request_.ablate) arguments.insert(arguments.end(), {"--losses", concat(kAblationLosses)});
+  if (request_.steps > 0) arguments.insert(arguments.end(), {"--steps", concat(request_.steps)});
+  if (!request_.device.empty()) arguments.insert(arguments.end(), {"--device", request_.device});
+  arguments.insert(arguments.end(), request_.overrides.begin(), request_.overrides.end());
+  arguments.insert(arguments.end(), trial.changes.begin(), trial.changes.end());
+  const bool first = trials_.empty();  // it may have to prepare the data
+  const double limit = first ? std::max(60 * request_.minutes, kShortestTrial)
+                             : std::clamp(seconds_left(), kShortestTrial, kLongestTrial);
+  const ChildResult result = run_child(arguments, {.seconds = limit, .resident_bytes = memory_bytes_});
+  trial.seconds = result.seconds;
+  trial.verdict = verdict_of(result.end);
+  if (result.end == ChildEnd::kDone)
+    read_result(result.output, trial);
+  else
+    trial.note = result.end == ChildEnd::kTooSlow ? concat("ended after ", human_seconds(result.seconds)) : result.said;
+  if (trial.memory_gb == 0) trial.memory_gb = static_cast<double>(result.peak_bytes) / 1e9;
+  trials_.push_back(std::move(trial));
+  return trials_.back();
+}
+
+}  // namespace vox

@@ -1,0 +1,51 @@
+// One trial: a child process that profiles the recipe with changes, and what became of it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/span.h"
+#include "measure/tune.h"
+
+namespace vox {
+
+using Changes = std::map<std::string, std::string>;  // key, value
+std::vector<std::string> words_of(const Changes& changes);
+Changes changes_of(const std::vector<std::string>& words);
+Changes merged(Changes changes, const std::vector<std::string>& words);  // the later one holds
+
+class TrialRunner {
+ public:
+  explicit TrialRunner(const TuneRequest& request);
+
+  // Runs and files it; the verdict of one that worked is left to the caller.
+  Trial& run(const std::string& name, const Changes& changes, const std::optional<double>& predicted_step_ms = {});
+  void judged(const Trial& trial) const;  // tells whoever watches
+
+  double seconds_left() const;
+  bool over_memory_target(const Trial& trial) const;
+  const Options& options() const { return config_.options; }
+  Config config_with(const Changes& changes) const;
+  std::vector<Trial>& trials() { return trials_; }
+  const TuneRequest& request() const { return request_; }
+
+ private:
+  void read_result(const std::string& document, Trial& trial) const;
+
+  const TuneRequest& request_;
+  Config config_;
+  Clock::time_point begin_;
+  int64_t memory_bytes_ = 0;
+  std::vector<Trial> trials_;
+};
+
+bool worked(const Trial& trial);
+// Of the steps both have; absent where one has none.
+std::optional<double> loss_difference(const Trial& first, const Trial& second);
+
+TuneResult search_settings(TrialRunner& runner);
+TuneResult climb_plan(TrialRunner& runner);
+TuneResult ablate_settings(TrialRunner& runner);
+
+}  // namespace vox

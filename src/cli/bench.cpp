@@ -131,7 +131,9 @@ const std::vector<CommandEntry>& all_benchmarks() {
       {"augment", "Augmenting patches of a volume in memory, on one core", define_bench_augment},
       {"data", "The data path of a recipe: patches a second, memory, hash", define_bench_data},
       {"gather", "Rotating and scaling a patch, on one core", define_bench_gather},
+      {"infer", "Sliding windows over a volume in memory", define_bench_infer},
       {"io", "Reading volumes from files", define_io},
+      {"loss", "Forward and backward of each loss term, and its memory", define_bench_loss},
       {"openkbp", "OpenKBP patients, CSV to compact form", define_bench_openkbp},
       {"step", "A training step without its data path", define_bench_step},
   };

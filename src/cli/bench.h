@@ -17,6 +17,8 @@ void print_results(const nlohmann::json& results, bool as_json);
 
 void define_bench_augment(CLI::App& command);
 void define_bench_data(CLI::App& command);
+void define_bench_infer(CLI::App& command);
+void define_bench_loss(CLI::App& command);
 void define_bench_step(CLI::App& command);
 void define_bench_openkbp(CLI::App& command);
 void define_bench_gather(CLI::App& command);

@@ -1,6 +1,7 @@
 // Parses the command line, calls one function, and turns what is thrown into one sentence and an exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iomanip>
 #include <iostream>
 #include <new>
 
@@ -45,6 +46,21 @@ bool knows_command(const std::string& word) {
   return false;
 }
 
+// A command that has commands of its own, without one of them: CLI11 would say only that one is required.
+bool says_which(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    const auto parts = command->get_subcommands([](const CLI::App*) { return true; });
+    if (parts.empty() || !command->get_subcommands().empty()) continue;
+    const std::vector<std::string> words = command->remaining();
+    std::cerr << "voxloom " << command->get_name() << ": "
+              << (words.empty() ? "say which:" : "there is no \"" + words.front() + "\"; there is:") << '\n';
+    for (const CLI::App* part : parts)
+      std::cerr << "  " << std::left << std::setw(10) << part->get_name() << part->get_description() << '\n';
+    return true;
+  }
+  return false;
+}
+
 int run(int argc, char** argv) {
   if (argc > 1 && !knows_command(argv[1])) return kWrongCommandLine;
   CLI::App app("Voxloom trains, runs and measures 3D U-Nets on volumes.", "voxloom");
@@ -63,7 +79,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // a run that a signal ended, its state saved
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    if (!says_which(app)) app.exit(error);
     return kWrongCommandLine;
   } catch (const Error& error) {
     return report(error);

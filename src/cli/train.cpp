@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
+#include "nets/registry.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
 
@@ -128,6 +129,8 @@ void run(const Arguments& arguments) {
   const Words words = sort_words(arguments);
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
+  for (const std::string& reason : ignored_model_options(request.config.options.model))
+    request.config.warnings.push_back("model.deep_supervision has no effect: " + reason);
   if (arguments.dry_run) {
     for (const std::string& warning : request.config.warnings) std::cerr << "warning: " << warning << '\n';
     std::cout << to_yaml(request.config.options) << layer_table_text(request.config.options);

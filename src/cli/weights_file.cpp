@@ -37,6 +37,15 @@ OpenedWeights open_arrays(std::unique_ptr<ArrayFile> owned) {
   return opened;
 }
 
+// What the name of a file promises though its bytes do not keep it.
+std::string promised_format(const std::string& path) {
+  for (const char* suffix : {".pt", ".pth", ".ckpt"})
+    if (ends_with(path, suffix)) return "a PyTorch file (a zip archive that torch.save wrote)";
+  for (const char* suffix : {".h5", ".hdf5", ".keras"})
+    if (ends_with(path, suffix)) return "a Keras file (HDF5)";
+  return "";
+}
+
 }  // namespace
 
 OpenedWeights open_weights(const std::string& path, const std::string& entry, KerasNames names) {
@@ -52,7 +61,13 @@ OpenedWeights open_weights(const std::string& path, const std::string& entry, Ke
       break;
   }
   VOX_CHECK(entry.empty(), path, " is no PyTorch file, so that --entry says nothing");
-  return open_safetensors(path);
+  try {
+    return open_safetensors(path);
+  } catch (const Error& error) {
+    const std::string promised = promised_format(path);
+    if (promised.empty() || error.fault() != Fault::kInput) throw;
+    throw Error(concat(path, " is neither what its name promises, ", promised, ", nor safetensors: ", error.what()));
+  }
 }
 
 }  // namespace vox::cli

@@ -1,5 +1,6 @@
 """Every recipe of the repository: accepted as it is, and at toy size trained, stopped, resumed, predicted, evaluated."""
 import json
+import re
 import subprocess
 import sys
 
@@ -143,3 +144,20 @@ def prediction(folder, task, reference):
     if "." not in reference:
         return folder
     return next(path for path in folder.iterdir() if path.suffix == ".tif")
+
+
+def test_guides_speak_of_options_that_exist(voxloom):
+    known = {row["key"] for row in json.loads(voxloom("list", "options", "--json").stdout)}
+    sections = {key.split(".")[0] for key in known}
+    guides = [REPOSITORY / "docs" / "from-python.md", REPOSITORY / "docs" / "troubleshooting.md",
+              *(REPOSITORY / "recipes").glob("*/README.md")]
+    named = 0
+    for guide in guides:
+        for line in guide.read_text().splitlines():
+            ours = line.rstrip("| ").rsplit("|", 1)[-1]  # of a table the column that is Voxloom's
+            for option in re.findall(r"(?:%s)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*" % "|".join(sections), ours):
+                if option.endswith((".yaml", ".json", ".csv", ".h5")):
+                    continue
+                named += 1
+                assert option in known or any(key.startswith(option + ".") for key in known), (guide.name, option)
+    assert named > 50

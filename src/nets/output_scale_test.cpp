@@ -24,7 +24,8 @@ TEST(OutputScale, OutputsAreMultipliedAndTheWeightsAreTheSame) {
   scaled->parameters().collect_grads(), plain->parameters().collect_grads();
   for (size_t i = 0; i < plain->parameters().all().size(); ++i) {
     const at::Tensor& grad = plain->parameters().all()[i].grad;
-    if (grad.defined()) EXPECT_TRUE(at::allclose(scaled->parameters().all()[i].grad, grad * 70, 1e-3, 1e-4));
+    if (!grad.defined()) continue;
+    EXPECT_TRUE(at::allclose(scaled->parameters().all()[i].grad, grad * 70, 1e-3, 1e-3)) << i;
   }
 }
 

@@ -7,6 +7,7 @@ import pytest
 import tifffile
 import torch
 from conftest import PROGRAM
+from inference import windows
 from test_train import peer_network
 from training import checkpoint, tensors, write_training
 
@@ -29,19 +30,12 @@ def peer_probabilities(trained, volume, overlap, window=16):
     bell = np.exp(-0.5 * ((np.arange(window) - (window - 1) / 2) / (window / 8)) ** 2)
     bell = np.maximum(bell[:, None, None] * bell[None, :, None] * bell, 1e-3)
 
-    def begins(size):
-        count = int(np.ceil((size - window) / (window * (1 - overlap)))) + 1
-        return [int(np.floor(0.5 + i * (size - window) / max(1, count - 1))) for i in range(count)]
-
     total, weight = np.zeros(image.shape), np.zeros(image.shape)
-    for z in begins(image.shape[0]):
-        for y in begins(image.shape[1]):
-            for x in begins(image.shape[2]):
-                here = np.s_[z:z + window, y:y + window, x:x + window]
-                with torch.no_grad():
-                    logits = network(torch.from_numpy(image[here])[None, None].float())[0, 0].double().numpy()
-                total[here] += bell * logits
-                weight[here] += bell
+    for here in windows(image.shape, [window] * 3, overlap):
+        with torch.no_grad():
+            logits = network(torch.from_numpy(image[here])[None, None].float())[0, 0].double().numpy()
+        total[here] += bell * logits
+        weight[here] += bell
     return 1 / (1 + np.exp(-total / weight))
 
 
@@ -104,4 +98,7 @@ def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
     result = voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only")
     assert "predictions" in result.stdout
     assert np.array_equal(tifffile.imread(trained / "run" / "predictions" / "case_002.tif"),
+                          tifffile.imread(tmp_path / "case_002.tif"))
+    voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only", "inference.format=npy")
+    assert np.array_equal(np.load(trained / "run" / "predictions" / "case_002.npy"),
                           tifffile.imread(tmp_path / "case_002.tif"))

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from training import checkpoint, dice, record, rows, tensors, write_training
 
 
-def plain_network(filters):
-    return PlainConvUNet(1, len(filters), filters, torch.nn.Conv3d, 3, [1] + [2] * (len(filters) - 1), 2, 1, 2,
+def plain_network(filters, inputs=1, outputs=1):
+    return PlainConvUNet(inputs, len(filters), filters, torch.nn.Conv3d, 3, [1] + [2] * (len(filters) - 1), 2, outputs, 2,
                          conv_bias=True, norm_op=torch.nn.InstanceNorm3d,
                          norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=torch.nn.LeakyReLU,
                          nonlin_kwargs={"inplace": True})

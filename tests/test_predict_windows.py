@@ -1,0 +1,127 @@
+"""Sliding windows against MONAI's: placement, blends, variants, ensembles, and windows that are left out."""
+import itertools
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from inference import make_network, random_image, values_of, windows
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    return {"one": make_network(folder, "one", 1), "two": make_network(folder, "two", 2),
+            "classes": make_network(folder, "classes", 3, (4, 8), (1, 3))}
+
+
+def predict(voxloom, folder, network, image, *arguments):
+    np.save(folder / "case.npy", image)
+    voxloom("predict", network[1], folder / "case.npy", "--output", folder / "out", *arguments)
+    return tifffile.imread(folder / "out" / "case.tif")
+
+
+def bump(window):
+    axes = [np.exp(1 - 1 / (1 - ((2 * np.arange(n) + 1) / n - 1) ** 2)) for n in window]
+    return torch.from_numpy(np.maximum(axes[0][:, None, None] * axes[1][:, None] * axes[2], 1e-3)).float()
+
+
+def text(window):
+    return "inference.window=" + ",".join(map(str, window))
+
+
+@pytest.mark.parametrize("blend", ["gaussian", "constant", "bump"])
+def test_the_blend_equals_monai_on_the_same_weights(networks, voxloom, draw, tmp_path, blend):
+    window = [draw.choice([8, 12, 16]) for _ in range(3)]
+    shape = [draw.randrange(5, 40) for _ in range(3)]
+    overlap = draw.choice([0, 0.25, 0.5, 0.6, round(draw.uniform(0, 0.8), 3)])
+    image = random_image(draw, shape)
+    ours = predict(voxloom, tmp_path, networks["one"], image, text(window), "--overlap", overlap,
+                   f"inference.blend={blend}", f"inference.batch_size={draw.choice([1, 2, 5])}")
+    weights = bump(window)[None, None] if blend == "bump" else None
+    theirs = values_of(networks["one"][0], image, window, overlap, weights,
+                       "gaussian" if blend == "bump" else blend)[0]
+    assert ours.shape == tuple(shape) and np.abs(ours - theirs).max() <= 1e-4
+
+
+def turned(image, axes, mirrored):
+    return np.flip(image.transpose(axes), mirrored)
+
+
+def unturned(image, axes, mirrored):
+    return np.flip(image, mirrored).transpose(np.argsort(axes))
+
+
+@pytest.mark.parametrize("window, kind, count", [((8, 8, 8), "mirror", 8), ((8, 12, 12), "mirror_rotate", 16),
+                                                 ((8, 8, 8), "mirror_rotate", 48)])
+def test_variants_are_averaged(networks, voxloom, draw, tmp_path, window, kind, count):
+    image = random_image(draw, window)  # one window, so that turning it is turning the volume
+    variants = [(axes, mirrored) for axes in itertools.permutations(range(3))
+                if all(window[a] == n for a, n in zip(axes, window)) and (kind == "mirror_rotate" or axes == (0, 1, 2))
+                for k in range(4) for mirrored in itertools.combinations(range(3), k)]
+    assert len(variants) == count
+    theirs = np.zeros(window)
+    for axes, mirrored in variants:
+        with torch.no_grad():
+            output = networks["one"][0](torch.from_numpy(turned(image, axes, mirrored).copy())[None, None])[0, 0].numpy()
+        theirs += unturned(output, axes, mirrored) / count
+    how = ["--tta"] if kind == "mirror" else [f"inference.tta={kind}"]
+    for batch in (1, 3, 64):
+        ours = predict(voxloom, tmp_path, networks["one"], image, text(window), f"inference.batch_size={batch}", *how)
+        assert np.abs(ours - theirs).max() <= 1e-4
+
+
+def test_an_ensemble_is_the_mean_of_its_members(networks, voxloom, draw, tmp_path):
+    image = random_image(draw, (20, 9, 17))
+    members = [values_of(networks[name][0], image, [8, 8, 8], 0.5)[0] for name in ("one", "two")]
+    both = (networks["one"][0], f"{networks['one'][1]},{networks['two'][1]}")
+    for ours in (predict(voxloom, tmp_path, both, image, text([8, 8, 8])),
+                 predict(voxloom, tmp_path, networks["one"], image, text([8, 8, 8]), "--also", networks["two"][1])):
+        assert np.abs(ours - np.mean(members, axis=0)).max() <= 1e-4
+    refused = voxloom("predict", networks["one"][1], tmp_path / "case.npy", "--also", networks["classes"][1],
+                      "--output", tmp_path / "out", check=False)
+    assert refused.returncode == 1 and "output channels" in refused.stderr and "classes" in refused.stderr
+
+
+def blended(network, image, window, overlap, wanted):
+    """The blend of the wanted windows alone, and where there is one."""
+    axes = [np.exp(-0.5 * ((np.arange(n) - (n - 1) / 2) / (n / 8)) ** 2) for n in window]
+    bell = np.maximum(axes[0][:, None, None] * axes[1][:, None] * axes[2], 1e-3)
+    total, weight = np.zeros(image.shape), np.zeros(image.shape)
+    for here in windows(image.shape, window, overlap):
+        if not wanted(here):
+            continue
+        with torch.no_grad():
+            total[here] += bell * network(torch.from_numpy(image[here])[None, None])[0, 0].numpy()
+        weight[here] += bell
+    return np.where(weight > 0, total / np.maximum(weight, 1e-9), 0), weight > 0
+
+
+@pytest.mark.parametrize("how", ["mask", "threshold"])
+def test_windows_without_anything_are_skipped_and_zero(networks, voxloom, draw, tmp_path, how):
+    window, shape = [8, 8, 8], [draw.randrange(16, 30) for _ in range(3)]
+    image = np.clip(random_image(draw, shape), -1, 1) - 2
+    mask = np.zeros(shape, np.uint8)
+    at = [draw.randrange(n) for n in shape]
+    mask[tuple(slice(a, a + 3) for a in at)] = 1
+    image[mask > 0] = 5
+    np.save(tmp_path / "mask_case.npy", mask)
+    option = f"inference.mask={tmp_path}/mask_{{id}}.npy" if how == "mask" else "inference.skip_below=4.5"
+    ours = predict(voxloom, tmp_path, networks["one"], image, text(window), option, "inference.batch_size=3")
+    theirs, touched = blended(networks["one"][0], image, window, 0.5, lambda here: mask[here].any())
+    assert not touched.all() and (ours[~touched] == 0).all()
+    assert np.abs(ours - theirs).max() <= 1e-4
+    labels = predict(voxloom, tmp_path, networks["classes"], image, text(window), option, "data.target=segmentation")
+    assert (labels[~touched] == 0).all()
+
+
+def test_a_mask_of_another_size_is_named(networks, voxloom, tmp_path):
+    np.save(tmp_path / "m.npy", np.ones((4, 4, 4), np.uint8))
+    np.save(tmp_path / "case.npy", np.ones((8, 8, 8), np.float32))
+    for option, words in ((f"inference.mask={tmp_path}/m.npy", "m.npy"), ("inference.mask=channel:3", "channel:0"),
+                          ("inference.mask=case", "case case"), ("inference.mask=gone_{id}.npy", "gone_case.npy"),
+                          ("inference.blend=round", "gaussian"), ("model.filters=3", "inference, data and system"),
+                          ("inference.format=jpg", "case.jpg")):
+        result = voxloom("predict", networks["one"][1], tmp_path / "case.npy", "--output", tmp_path, option,
+                         text([8, 8, 8]), check=False)
+        assert result.returncode == 1 and words in result.stderr, (option, result.stderr)

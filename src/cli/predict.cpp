@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "base/span.h"
 #include "cli/command.h"
 #include "train/predict_run.h"
 
@@ -41,6 +42,12 @@ void define(CLI::App& command) {
   command.callback([request] {
     sort_words(*request);
     request->say = [](const std::string& line) { std::cerr << line << '\n'; };
+    request->window = [said = Clock::now()](const std::string& id, int64_t done, int64_t total) mutable {
+      constexpr double kSecondsBetweenLines = 10;
+      if (seconds_since(said) < kSecondsBetweenLines) return;
+      said = Clock::now();
+      std::cerr << "case " << id << ": " << done << " of " << total << " windows\n";
+    };
     predict_run(*request);
   });
 }

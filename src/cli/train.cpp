@@ -111,7 +111,16 @@ void run_rehearsal(TrainRequest request, int64_t steps) {
   print_rehearsal(rehearse(request, steps));
 }
 
-void run_prediction(const Arguments& arguments) {
+// Of a run's own settings prediction takes other values for these alone.
+std::vector<std::string> overrides_of_prediction(const Words& words) {
+  std::vector<std::string> overrides;
+  for (const std::string& text : words.overrides)
+    if (text.starts_with("inference.") || text.starts_with("data.") || text.starts_with("system."))
+      overrides.push_back(text);
+  return overrides;
+}
+
+void run_prediction(const Arguments& arguments, const Words& words) {
   VOX_CHECK(!arguments.run.empty(), "--predict-only predicts the validation cases of a run: name it with --run");
   predict_run({.model = arguments.run,
                .inputs = {},
@@ -121,7 +130,8 @@ void run_prediction(const Arguments& arguments) {
                .threshold = {},
                .device = arguments.device,
                .say = [](const std::string& line) { std::cerr << line << '\n'; },
-               .window = {}});
+               .window = {},
+               .overrides = overrides_of_prediction(words)});
   std::cout << "Predictions are in " << (fs::path(arguments.run) / "predictions").string() << '\n';
 }
 
@@ -137,7 +147,7 @@ void run(const Arguments& arguments) {
     return;
   }
   make_missing_data(request.config.options);
-  if (arguments.predict_only) return run_prediction(arguments);
+  if (arguments.predict_only) return run_prediction(arguments, words);
   request.run = arguments.run;
   request.resume = resume_request(arguments);
   request.device = arguments.device;

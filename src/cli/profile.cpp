@@ -22,7 +22,7 @@ struct Arguments {
   std::string device, trace;
   int64_t steps = 0, losses = 0;
   double seconds = 0;
-  bool data_only = false, no_data = false, as_json = false, alone = false, turns = false;
+  bool data_only = false, no_data = false, as_json = false, alone = false, turns = false, warm_cache = false;
 };
 
 struct Words {
@@ -49,6 +49,7 @@ ProfileRequest request_of(const Arguments& arguments, const std::string& recipe,
   request.device = arguments.device;
   if (arguments.data_only) request.part = ProfilePart::kDataOnly;
   if (arguments.no_data) request.part = ProfilePart::kNoData;
+  request.warm_cache = arguments.warm_cache;
   if (arguments.losses > 0) request.losses = arguments.losses;
   if (arguments.steps > 0) {
     request.steps = arguments.steps;
@@ -75,6 +76,7 @@ std::optional<CompareRequest> wanted_comparison(const Arguments& arguments, cons
   } else if (words.overrides.empty()) {
     return std::nullopt;
   }
+  request.warm_cache = arguments.warm_cache;
   if (arguments.steps > 0) request.seconds = 6;
   return request;
 }
@@ -125,6 +127,8 @@ void define(CLI::App& command) {
   command.add_option("--trace", arguments->trace, "write every span to this file (or folder) for Perfetto");
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
+  command.add_flag("--warm-cache", arguments->warm_cache,
+                   "first load all volumes that fit into memory, as the first epoch would");
   command.add_flag("--alone", arguments->alone, "changes apply, and nothing is compared");
   command.add_option("--seconds", arguments->seconds, "time for the steps, at most")->check(CLI::PositiveNumber);
   command.add_option("--losses", arguments->losses, "steps whose loss is given")->check(CLI::PositiveNumber);

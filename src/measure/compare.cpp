@@ -20,9 +20,10 @@ constexpr size_t kLeastRounds = 6, kMostRounds = 20;
 class TurnServer {
  public:
   TurnServer(const ProfileRequest& request, std::istream& in, std::ostream& out)
-      : ahead_(request.config.options.data.prefetch_factor + 3), in_(in), out_(out) {}
+      : warm_cache_(request.warm_cache), ahead_(request.config.options.data.prefetch_factor + 3), in_(in), out_(out) {}
 
-  ProbeAnswer after_step(const ProbedStep&) {
+  ProbeAnswer after_step(const ProbedStep& step) {
+    if (step.step == 1 && warm_cache_) warm_store(*step.store, kAnswerSeconds / 2);
     const auto now = Clock::now();
     if (to_drop_ > 0) {
       --to_drop_;
@@ -47,6 +48,7 @@ class TurnServer {
     return ProbeAnswer::kGoOn;
   }
 
+  bool warm_cache_;
   int64_t ahead_;
   std::istream& in_;
   std::ostream& out_;
@@ -55,9 +57,10 @@ class TurnServer {
   Clock::time_point last_ = Clock::now();
 };
 
-std::vector<std::string> turn_arguments(const std::vector<std::string>& recipe, const std::string& device) {
+std::vector<std::string> turn_arguments(const std::vector<std::string>& recipe, const CompareRequest& request) {
   std::vector<std::string> arguments{"profile", "--turns"};
-  if (!device.empty()) arguments.insert(arguments.end(), {"--device", device});
+  if (!request.device.empty()) arguments.insert(arguments.end(), {"--device", request.device});
+  if (request.warm_cache) arguments.push_back("--warm-cache");
   arguments.insert(arguments.end(), recipe.begin(), recipe.end());
   return arguments;
 }
@@ -86,9 +89,9 @@ void serve_turns(const ProfileRequest& request, std::istream& in, std::ostream& 
 }
 
 Comparison compare_recipes(const CompareRequest& request) {
-  Child first(turn_arguments(request.first, request.device));
+  Child first(turn_arguments(request.first, request));
   const int64_t first_steps = steps_of_turn(answer_of(first), request.seconds);  // alone, for its first steps too
-  Child second(turn_arguments(request.second, request.device));
+  Child second(turn_arguments(request.second, request));
   const int64_t second_steps = steps_of_turn(answer_of(second), request.seconds);
   Comparison result;
   const auto start = Clock::now();

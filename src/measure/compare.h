@@ -20,6 +20,7 @@ struct Comparison {
 struct CompareRequest {
   std::vector<std::string> first, second;  // recipe and overrides
   std::string device;
+  bool warm_cache = false;
   double seconds = 30;  // of turns; starting comes on top
 };
 Comparison compare_recipes(const CompareRequest& request);

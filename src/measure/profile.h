@@ -22,6 +22,7 @@ struct ProfileRequest {
   std::string device;  // empty: chosen
   ProfilePart part = ProfilePart::kAll;
   std::optional<int64_t> steps;  // to measure; absent: until the median is stable
+  bool warm_cache = false;       // every volume that is kept in memory is there before anything is measured
   int64_t losses = 8;            // of the first steps, to compare settings by
   double most_seconds = 60;      // of steps, warm-up included
 };

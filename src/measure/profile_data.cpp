@@ -33,6 +33,7 @@ StepRecord record_data(const ProfileRequest& request) {
   record.data_threads = threads.data;
   record.cpus = available_cpus();
   record.warm_up = std::max<int64_t>(3, options.data.prefetch_factor + 2);
+  if (request.warm_cache) warm_store(*store, 2 * request.most_seconds);
   const auto begin = Clock::now();
   auto last = begin, measure_begin = begin;
   double cpu_ms = 0;

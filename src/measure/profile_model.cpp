@@ -60,12 +60,14 @@ double StepModel::predict(const WhatIf& change) const {
 
 CauseTimes cause_times(const Profile& profile) {
   CauseTimes times;
+  // A host that waits for a GPU which is busy waits for the network.
+  const bool computes = profile.record.on_gpu && profile.record.gpu_busy.value_or(1) > 0.5;
   for (const StageLine& stage : profile.step_stages) {
     const std::string& name = stage.name;
     double& place = name == "data_wait"                         ? times.wait
                     : name == "transfer"                        ? times.transfer
                     : name.starts_with("loss")                  ? times.loss
-                    : name == "sync"                            ? times.sync
+                    : name == "sync" && !computes               ? times.sync
                     : name == "logging" || name == "histograms" ? times.logging
                     : name.starts_with("checkpoint")            ? times.checkpoint
                                                                 : times.network;

@@ -23,6 +23,8 @@ class ScratchFolder {  // gone with its owner
 };
 
 TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolder& folder);
+// Loads what the store keeps whole, as the first epoch would; ends early after `seconds`.
+void warm_store(Store& store, double seconds);
 double process_cpu_ms();
 double peak_resident_gb();
 bool enough_steps(const std::vector<double>& step_ms, double seconds);  // for a median that stands

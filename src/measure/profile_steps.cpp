@@ -46,6 +46,23 @@ ScratchFolder::~ScratchFolder() {
   fs::remove_all(path_, ignored);
 }
 
+void warm_store(Store& store, double seconds) {
+  if (!store.counts().in_memory) return;
+  const auto start = Clock::now();
+  const Dataset& dataset = store.dataset();
+  const Box3 corner{{0, 0, 0}, {1, 1, 1}};
+  ThreadPool pool(available_cpus());
+  pool.for_each(static_cast<int64_t>(dataset.train.size()), [&](int64_t i) {
+    if (seconds_since(start) > seconds) return;
+    const int64_t index = dataset.train[static_cast<size_t>(i)];
+    const Case& item = dataset.cases[static_cast<size_t>(index)];
+    for (int64_t channel = 0; channel < store.image_channels(); ++channel)
+      store.fetch(index, Role::kImage, channel, corner);
+    if (!item.label.empty()) store.fetch(index, Role::kLabel, 0, corner);
+    if (!item.mask.empty()) store.fetch(index, Role::kMask, 0, corner);
+  });
+}
+
 bool enough_steps(const std::vector<double>& step_ms, double seconds) {
   constexpr size_t kLeast = 12;
   constexpr double kLeastSeconds = 3, kPatientSeconds = 12, kTrusted = 0.03, kOnABusyMachine = 0.1;
@@ -66,17 +83,25 @@ class StepWatch {
 
   ProbeAnswer after_step(const ProbedStep& step) {
     const auto now = Clock::now();
-    if (step.step == 1) begin_ = now;
+    if (step.step == 1) begin(*step.store);
     if (step.loss) record_.losses.push_back(*step.loss);
     const ProbeAnswer answer = next(step, now);
     last_ = Clock::now();
     return answer;
   }
 
-  StepRecord take() { return std::move(record_); }
+  StepRecord take() {
+    record_.rss_peak_gb = peak_resident_gb();
+    return std::move(record_);
+  }
 
  private:
   enum class Phase { kWarmUp, kMeasure, kSave, kThreads };
+
+  void begin(Store& store) {
+    if (request_.warm_cache) warm_store(store, 2 * request_.most_seconds);
+    begin_ = Clock::now();
+  }
 
   ProbeAnswer next(const ProbedStep& step, Clock::time_point now) {
     switch (phase_) {
@@ -138,7 +163,6 @@ class StepWatch {
     record_.spans = take_spans();
     record_.sums = sum_spans(record_.spans);
     record_.rss_gb = resident_gb();
-    record_.rss_peak_gb = peak_resident_gb();
     if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
     const bool saved_meanwhile = std::any_of(record_.sums.steps.begin(), record_.sums.steps.end(),
                                              [](const StageTable& one) { return one.contains("checkpoint"); });

@@ -19,6 +19,7 @@ void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneRe
   compare.second = compare.first;
   compare.second.insert(compare.second.end(), result.chosen.begin(), result.chosen.end());
   compare.seconds = kSecondsOfTurns;
+  compare.warm_cache = true;
   const auto batch = [](const Options& options) {
     return static_cast<double>(options.data.batch_size * options.training.accumulate);
   };

@@ -14,7 +14,7 @@
 
 namespace vox {
 
-enum class TrialVerdict { kBaseline, kBetter, kNotBetter, kOutOfMemory, kTooSlow, kFailed, kOtherLoss };
+enum class TrialVerdict { kBaseline, kBetter, kFaster, kNotBetter, kOutOfMemory, kTooSlow, kFailed, kOtherLoss };
 const char* name_of(TrialVerdict verdict);
 
 struct Trial {

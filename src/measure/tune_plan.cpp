@@ -158,7 +158,7 @@ double loss_after_equal_samples(const Trial& trial, const Trial& start) {
 void note_ablation(Trial& trial, const Trial& start) {
   if (!worked(trial)) return;
   trial.gain = trial.samples_per_s / start.samples_per_s;
-  trial.verdict = *trial.gain > 1 ? TrialVerdict::kBetter : TrialVerdict::kNotBetter;
+  trial.verdict = *trial.gain > 1 ? TrialVerdict::kFaster : TrialVerdict::kNotBetter;
   trial.note = concat("loss ", format_number(loss_after_equal_samples(trial, start), 4), " after equal samples");
 }
 

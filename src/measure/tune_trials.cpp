@@ -44,6 +44,8 @@ const char* name_of(TrialVerdict verdict) {
       return "start";
     case TrialVerdict::kBetter:
       return "kept";
+    case TrialVerdict::kFaster:
+      return "faster";
     case TrialVerdict::kNotBetter:
       return "not better";
     case TrialVerdict::kOutOfMemory:
@@ -139,7 +141,7 @@ Trial& TrialRunner::run(const std::string& name, const Changes& changes,
   trial.name = name;
   trial.changes = words_of(changes);
   trial.predicted_step_ms = predicted_step_ms;
-  std::vector<std::string> arguments{"profile", request_.recipe, "--alone", "--json"};
+  std::vector<std::string> arguments{"profile", request_.recipe, "--alone", "--json", "--warm-cache"};
   arguments.insert(arguments.end(), {"--seconds", shortest(kTrialSeconds)});
   if (request_.ablate) arguments.insert(arguments.end(), {"--losses", concat(kAblationLosses)});
   if (request_.steps > 0) arguments.insert(arguments.end(), {"--steps", concat(request_.steps)});

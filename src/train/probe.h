@@ -14,7 +14,7 @@ struct ProbedStep {
   int64_t steps_per_epoch = 0, micro_batch = 0;
   int data_threads = 0, compute_threads = 0;
   bool on_gpu = false;
-  const Store* store = nullptr;
+  Store* store = nullptr;
   std::optional<double> loss;
 };
 

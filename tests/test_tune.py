@@ -1,0 +1,60 @@
+"""voxloom tune: settings found by trials in child processes."""
+import json
+import os
+
+import pytest
+
+from plants import tiny_network, write_cases, write_recipe
+
+SLOW_DISK = {"VOXLOOM_TEST_READ_MBPS": "1.5"}
+
+
+@pytest.fixture
+def waiting(draw, tmp_path):
+    """Bound by its data: batch 1, one worker, one batch ahead, every patch from a slow disk, next to no network."""
+    write_cases(tmp_path, draw, 6, (48, 64, 64))
+    return write_recipe(tmp_path, model=tiny_network(tmp_path), data={
+        "batch_size": 1, "num_workers": 1, "prefetch_factor": 1, "placement": "disk", "cache_gb": 0.001})
+
+
+def test_a_recipe_that_waits_for_its_data_becomes_faster(voxloom, waiting, tmp_path):
+    output = tmp_path / "tuned.yaml"
+    result = json.loads(voxloom("tune", waiting, "--steps", 12, "--minutes", 1, "--output", output, "--json",
+                                env=SLOW_DISK).stdout)
+    trials = result["trials"]
+    assert trials[0]["verdict"] == "start" and trials[0]["changes"] == []
+    kept = [trial for trial in trials if trial["verdict"] == "kept"]
+    assert kept and all(trial["gain"] > 1 and trial["loss_difference"] == 0 for trial in kept), trials
+    assert all(trial["predicted_step_ms"] for trial in trials[1:])
+    assert all(trial["step_ms"] > 0 and trial["memory_gb"] > 0 for trial in trials)
+    assert result["chosen"] == kept[-1]["changes"] and result["speedup"] > 1.5, result["compared"]
+    assert result["compared"]["interval"][1] < 1
+    lines = output.read_text().splitlines()
+    for change in result["chosen"]:
+        key, value = change.split("=", 1)
+        line = next(line for line in lines if line.strip().startswith(key.split(".")[1] + ":"))
+        assert line.split("#")[0].split(":", 1)[1].strip() == value and "samples/s" in line.split("#")[1]
+    assert voxloom("train", output, "--dry-run").returncode == 0
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_ladder_counts_a_trial_beyond_the_memory_as_a_data_point(voxloom, draw, tmp_path):
+    write_cases(tmp_path, draw, 2, (100, 100, 100))
+    recipe = write_recipe(tmp_path, model=tiny_network(tmp_path), loss={"terms": [{"name": "bce"}]},
+                          data={"patch_size": [96, 96, 96], "batch_size": 6})
+    used = json.loads(voxloom("profile", recipe, "--steps", 3, "--json").stdout)["memory"]["host_peak_gb"] * 1e9
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    options = ("--plan", "conservative", "--steps", 4, "--memory-target", 1.2 * used / machine)
+    trials = json.loads(voxloom("tune", recipe, *options, "--json").stdout)["trials"]
+    assert [trial["name"].split("=")[0] for trial in trials] == [
+        "as it is", "data.batch_size", "data.num_workers", "data.prefetch_factor"]
+    assert trials[1]["verdict"] == "out of memory" and trials[1]["changes"] == ["data.batch_size=12"], trials[1]
+    assert all(trial["step_ms"] > 0 for trial in trials if trial is not trials[1])
+    assert not any("data.batch_size=12" in trial["changes"] for trial in trials[2:])
+
+
+def test_a_recipe_that_cannot_run_is_refused(voxloom, waiting):
+    refused = voxloom("tune", waiting, "model.file=absent.pt", "--json", check=False)
+    assert refused.returncode == 1 and "absent.pt" in refused.stderr and not refused.stdout
+    wrong = voxloom("tune", waiting, "--allow", "everything", check=False)
+    assert wrong.returncode == 2

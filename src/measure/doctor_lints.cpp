@@ -31,6 +31,11 @@ std::vector<Finding> lint_data(const RecipeFacts& recipe) {
   if (data.validation == 0 && recipe.config.options.validation.every > 0)
     return {{"data", Outlook::kHurts,
              counts + ": without validation cases there is no best checkpoint; hold some out with data.split", proof}};
+  if (!data.network.empty() && recipe.config.options.data.stage_dir.empty())
+    return {
+        {"data", Outlook::kHurts,
+         concat(counts, ", on the network (", data.network, "): copy them once to a local disk with data.stage_dir"),
+         prove(recipe, "bench data")}};
   return {{"data", Outlook::kFine, counts, proof}};
 }
 
@@ -147,10 +152,11 @@ std::vector<Finding> lint_patch(const RecipeFacts& recipe) {
   const DataOptions& options = recipe.config.options.data;
   if (!recipe.data.problem.empty()) return {};
   const std::string proof = prove(recipe, "inspect", "--sample 0");
-  if (min(recipe.data.smallest, options.patch_size) == options.patch_size)
+  if (recipe.data.narrow_cases == 0)
     return {{"patch", Outlook::kFine, concat("a patch of ", options.patch_size, " fits into every case"), proof}};
-  const std::string sentence = concat("case ", recipe.data.smallest_case, " is ", recipe.data.smallest,
-                                      ", smaller than the patch of ", options.patch_size);
+  const std::string sentence =
+      concat(recipe.data.narrow_cases, " of the cases are smaller than the patch of ", options.patch_size,
+             "; the first, ", recipe.data.narrow_case, ", is ", recipe.data.narrow);
   if (options.padding == "none")
     return {{"patch", Outlook::kFails,
              sentence + ", and data.padding is none; set it to constant, or take a smaller patch", proof}};

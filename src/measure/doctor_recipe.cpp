@@ -22,6 +22,12 @@ void add_unit(const Unit& unit, std::map<uint64_t, bool>& seen, DataFacts& facts
   if (!unit.direct) facts.restored_bytes += unit.role == Role::kImage ? bytes : bytes / 4;  // labels pack well
 }
 
+void note_narrow(const Unit& image, const Extent3& patch, DataFacts& facts) {
+  if (min(image.stored.extent, patch) == patch || ++facts.narrow_cases > 1) return;
+  facts.narrow = image.stored.extent;
+  facts.narrow_case = image.case_id;
+}
+
 DataFacts data_facts(const Options& options) {
   DataFacts facts;
   try {
@@ -37,15 +43,7 @@ DataFacts data_facts(const Options& options) {
       if (units.label) add_unit(*units.label, seen, facts);
       if (units.mask) add_unit(*units.mask, seen, facts);
       facts.channels = static_cast<int64_t>(units.images.size());
-      const Extent3 extent = units.images.front().stored.extent;
-      const bool smaller = facts.smallest_case.empty() ||
-                           min(extent, options.data.patch_size) != options.data.patch_size ||
-                           extent.voxels() < facts.smallest.voxels();
-      if (smaller &&
-          (facts.smallest_case.empty() || min(facts.smallest, options.data.patch_size) == options.data.patch_size)) {
-        facts.smallest = extent;
-        facts.smallest_case = item.id;
-      }
+      note_narrow(units.images.front(), options.data.patch_size, facts);
     }
   } catch (const Error& error) {
     facts.to_be_made = !options.data.synth.kind.empty() && !fs::exists(options.data.root);
@@ -93,6 +91,8 @@ RecipeFacts recipe_facts(const Config& config, const std::string& name, const Ma
   facts.run_free_bytes = free_bytes(facts.run_folder);
   facts.cache_free_bytes = free_bytes(facts.cache_dir);
   facts.data = data_facts(options);
+  if (const Mount mount = mount_of(machine, options.data.root); is_network(mount))
+    facts.data.network = mount.type + " " + mount.source;
   const int64_t declared = std::max<int64_t>(1, options.model.in_channels);
   facts.network = network_facts(options, facts.data.problem.empty() ? facts.data.channels : declared);
   return facts;

@@ -17,8 +17,10 @@ struct DataFacts {
   int64_t stored_bytes = 0;    // all volumes after preprocessing, as the store keeps them
   int64_t passing_bytes = 0;   // most that making one takes beside it
   int64_t restored_bytes = 0;  // chunked copies, where they do not fit into data.cache_gb
-  Extent3 smallest;            // extent of the smallest image, and its case
-  std::string smallest_case;
+  int64_t narrow_cases = 0;    // whose image the patch does not fit into; the first of them
+  std::string narrow_case;
+  Extent3 narrow;
+  std::string network;  // "nfs4 server:/export" where data.root lies on one; else empty
 };
 
 struct NetworkFacts {

@@ -19,8 +19,6 @@ RecipeFacts recipe_of(const std::string& yaml) {
   facts.data.train = 4;
   facts.data.validation = 1;
   facts.data.stored_bytes = int64_t{1} << 30;
-  facts.data.smallest = {320, 320, 320};
-  facts.data.smallest_case = "s1";
   facts.network.memory.activations = int64_t{1} << 30;
   facts.network.memory_doubled.activations = int64_t{2} << 30;
   facts.network.checkpoint_bytes = int64_t{100} << 20;
@@ -95,10 +93,16 @@ TEST(DoctorRecipe, CacheAgainstMemoryAndDisk) {
 
 TEST(DoctorRecipe, DataAndPatch) {
   RecipeFacts facts = recipe_of("data: {patch_size: [64, 64, 400]}");
-  EXPECT_THAT(lint(facts, "patch").sentence, HasSubstr("case s1 is 320x320x320"));
+  facts.data.narrow_cases = 3;
+  facts.data.narrow_case = "s1";
+  facts.data.narrow = {320, 320, 320};
+  EXPECT_THAT(lint(facts, "patch").sentence, HasSubstr("3 of the cases"));
+  EXPECT_THAT(lint(facts, "patch").sentence, HasSubstr("s1, is 320x320x320"));
   EXPECT_EQ(lint(facts, "patch").verdict, Outlook::kHurts);
   facts.config.options.data.padding = "none";
   EXPECT_EQ(lint(facts, "patch").verdict, Outlook::kFails);
+  facts.data.network = "nfs4 server:/export";
+  EXPECT_THAT(lint(facts, "data").sentence, HasSubstr("data.stage_dir"));
   facts.data.validation = 0;
   EXPECT_EQ(lint(facts, "data").verdict, Outlook::kHurts);
   facts.data.problem = "no such folder";

@@ -96,4 +96,18 @@ void process_labels(uint8_t* labels, const float* logits, const Extent3& extent,
   for (size_t i = 0; i < voxels; ++i) labels[i] = value[work.mask[i]];
 }
 
+Volume objects_of(const float* logits, int64_t channels, const Extent3& extent, const PostChain& chain) {
+  PostVolume work{.extent = extent, .channels = channels};
+  const int64_t voxels = extent.voxels();
+  work.probability.resize(static_cast<size_t>(channels * voxels));
+  fill_probabilities(work.probability.data(), logits, 1, channels * voxels);
+  chain.run(work);
+  VolumeInfo info;
+  info.dtype = DType::kUInt32;
+  info.extent = extent;
+  Volume objects = allocate_volume(info);
+  std::copy(work.objects.begin(), work.objects.end(), objects.data.as<uint32_t>());
+  return objects;
+}
+
 }  // namespace vox

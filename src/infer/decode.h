@@ -33,5 +33,8 @@ Volume decode(const Logits& logits, const DecodeOptions& options);
 // inference.postprocess on a whole prediction of one class. `logits` is null where the chain needs labels alone.
 void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
                     const PostChain& chain);
+// The same for a chain that makes objects: their numbers as uint32. Each channel is a probability of its own
+// (foreground and boundary, or affinities).
+Volume objects_of(const float* logits, int64_t channels, const Extent3& extent, const PostChain& chain);
 
 }  // namespace vox

@@ -44,10 +44,12 @@ CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file
       chain_(options.postprocess),
       channels_(channels) {
   const VolumeInfo decoded = decoded_info(extent, channels, options.decode);
-  VOX_CHECK(chain_.empty() || (channels == 1 && options.decode.labels()),
-            "inference.postprocess works on the labels of one class; leave it out for several classes, for regression, "
-            "and with --probabilities");
-  require_writable(path, decoded.dtype);
+  VOX_CHECK(chain_.empty() || ((channels == 1 || chain_.wants_channels()) && options.decode.labels()),
+            "inference.postprocess works on the labels of one class, or makes objects from several channels as its "
+            "first step; leave it out for several classes, for regression, and with --probabilities");
+  VOX_CHECK(!chain_.makes_objects() || chain_.wants_probabilities(),
+            "inference.postprocess: begin with threshold, hysteresis, watershed or mutex_watershed");
+  require_writable(path, chain_.makes_objects() ? DType::kUInt32 : decoded.dtype);
   part_info_ = decoded;
   keeps_logits_ = decoded.extent != turned_.extent || (!chain_.empty() && chain_.wants_probabilities());
   if (!keeps_logits_) return;
@@ -82,7 +84,9 @@ int64_t CaseOutput::whole_volume_bytes() const {
   int64_t bytes = part_info_.bytes();
   if (!on_file_grid()) bytes += voxels * channels_ * 4;
   if (keeps_logits_) bytes += voxels * (options_.decode.labels() ? 1 : channels_ * 4);
-  if (!chain_.empty()) bytes += voxels * (chain_.wants_probabilities() ? 9 : 5);
+  if (!chain_.empty()) bytes += voxels * (chain_.wants_probabilities() ? 5 + 4 * channels_ : 5);
+  // Numbers of objects, the height that is flooded, and the shore or the sorted edges.
+  if (chain_.makes_objects()) bytes += voxels * (24 + 16 * channels_);
   if (is_turned(file_, options_.orientation)) bytes = std::max(bytes, 2 * part_info_.bytes());
   return bytes;
 }
@@ -98,8 +102,9 @@ void CaseOutput::finish(const PartFile& part, ThreadPool* pool) const {
   if (!on_file_grid()) volume = resample(volume, turned_.extent, ResampleMethod::kLinear);
   if (keeps_logits_) {
     const Logits logits{channels_, turned_.extent, std::move(volume.data)};
-    volume = decode(logits, options_.decode);
-    if (!chain_.empty())
+    volume = chain_.makes_objects() ? objects_of(logits.data.as<float>(), channels_, turned_.extent, chain_)
+                                    : decode(logits, options_.decode);
+    if (!chain_.empty() && !chain_.makes_objects())
       process_labels(volume.data.as<uint8_t>(), logits.data.as<float>(), turned_.extent, options_.decode, chain_);
   } else if (!chain_.empty()) {
     process_labels(volume.data.as<uint8_t>(), nullptr, turned_.extent, options_.decode, chain_);

@@ -64,17 +64,17 @@ bool CaseOutput::is_plain() const {
 std::vector<std::byte> CaseOutput::encode(const Slab& slab) const {
   const int64_t voxels = (slab.z_end - slab.z_begin) * part_info_.extent.y * part_info_.extent.x;
   std::vector<std::byte> bytes(static_cast<size_t>(part_info_.channels * voxels * size_of(part_info_.dtype)));
+  if (!keeps_logits_) {
+    decode(bytes.data(), slab.logits, slab.channels, voxels, options_.decode);
+    return bytes;
+  }
   DecodeOptions as_they_are;
   as_they_are.regression = true;
-  if (keeps_logits_) {
-    // A skipped voxel has no finite logit, and interpolation needs one: this is a probability of e^-100.
-    decode(bytes.data(), slab.logits, slab.channels, voxels, as_they_are);
-    auto* const values = reinterpret_cast<float*>(bytes.data());
-    for (int64_t i = 0; i < slab.channels * voxels; ++i)
-      if (slab.logits[i] < -100) values[i] = options_.decode.regression && slab.logits[i] < -1e30F ? 0 : -100;
-  } else {
-    decode(bytes.data(), slab.logits, slab.channels, voxels, options_.decode);
-  }
+  decode(bytes.data(), slab.logits, slab.channels, voxels, as_they_are);
+  if (options_.decode.regression) return bytes;
+  // A skipped voxel has no finite logit, and interpolation needs one: this is a probability of e^-100.
+  auto* const values = reinterpret_cast<float*>(bytes.data());
+  for (int64_t i = 0; i < slab.channels * voxels; ++i) values[i] = std::max(slab.logits[i], -100.0F);
   return bytes;
 }
 

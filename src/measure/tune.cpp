@@ -10,7 +10,7 @@
 namespace vox {
 namespace {
 
-constexpr double kSecondsOfTurns = 20;
+constexpr double kSecondsOfTurns = 20, kSecondsOfShortTrials = 5;
 
 void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneResult& result) {
   if (result.chosen.empty()) return;
@@ -18,7 +18,7 @@ void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneRe
   compare.first.insert(compare.first.end(), request.overrides.begin(), request.overrides.end());
   compare.second = compare.first;
   compare.second.insert(compare.second.end(), result.chosen.begin(), result.chosen.end());
-  compare.seconds = kSecondsOfTurns;
+  compare.seconds = request.steps > 0 ? kSecondsOfShortTrials : kSecondsOfTurns;
   compare.warm_cache = true;
   const auto batch = [](const Options& options) {
     return static_cast<double>(options.data.batch_size * options.training.accumulate);

@@ -59,27 +59,37 @@ def test_too_little_memory_names_what_is_enough(network, voxloom, tmp_path):
     voxloom(*arguments, f"inference.memory_gb={least}")
 
 
-def test_an_interrupted_prediction_goes_on_and_gives_the_same_bytes(network, voxloom, draw, tmp_path):
-    for name in ("a", "b"):
-        np.save(tmp_path / f"{name}.npy", random_image(draw, (72, 56, 56)))
-    options = ["inference.window=16,16,16", f"inference.batch_size={draw.choice([1, 3])}", "--overlap",
-               draw.choice([0.5, 0.7]), *draw.choice([[], ["--probabilities", "data.target=segmentation"]])]
-    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    command = ["predict", network[1], *files, "--output", tmp_path / "cut", *options]
+def kill_within_second_case(command, folder):
+    """Slices of case b that were done by then; None where the program was faster."""
     child = subprocess.Popen([PROGRAM, *map(str, command)], stderr=subprocess.DEVNULL)
-    progress = tmp_path / "cut" / ".b.tif.progress"
+    progress = folder / ".b.tif.progress"
     while child.poll() is None and not progress.exists():
         time.sleep(0.002)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    done = json.loads(progress.read_text())["slices"]
-    assert 0 < done < 72 and not (tmp_path / "cut" / "b.tif").exists()
+    in_time = progress.exists() and not (folder / "b.tif").exists()
+    return json.loads(progress.read_text())["slices"] if in_time else None
+
+
+def test_an_interrupted_prediction_goes_on_and_gives_the_same_bytes(network, voxloom, draw, tmp_path):
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", random_image(draw, (80, 34, 30)))
+    options = ["inference.window=16,16,16", f"inference.batch_size={draw.choice([1, 3])}", "--overlap",
+               draw.choice([0.5, 0.6]), *draw.choice([[], ["--probabilities", "data.target=segmentation"]])]
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for attempt in range(5):
+        cut = tmp_path / f"cut{attempt}"
+        command = ["predict", network[1], *files, "--output", cut, *options]
+        done = kill_within_second_case(command, cut)
+        if done is not None:
+            break
+    assert 0 < done < 80
     said = voxloom(*command).stderr
-    assert f"goes on at slice {done} of 72" in said and "a.tif is there already" in said
-    assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == ["a.tif", "b.tif"]
+    assert f"goes on at slice {done} of 80" in said and "a.tif is there already" in said
+    assert sorted(path.name for path in cut.iterdir()) == ["a.tif", "b.tif"]
     voxloom("predict", network[1], *files, "--output", tmp_path / "whole", *options)
     for name in ("a.tif", "b.tif"):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_other_settings_start_afresh(network, voxloom, draw, tmp_path):

@@ -54,6 +54,14 @@ def test_a_chain_runs_in_its_order_and_bad_ones_are_refused(voxloom, tmp_path, p
         assert result.returncode == 1 and said in result.stderr and not (tmp_path / "bad.npy").exists()
 
 
+def test_training_refuses_steps_that_prediction_could_not_run(voxloom, draw, tmp_path):
+    from training import write_training
+
+    recipe = write_training(tmp_path, draw, "inference: {postprocess: [{name: threshold, levle: 0.5}]}\n")
+    result = voxloom("train", recipe, "--dry-run", check=False)
+    assert result.returncode == 1 and "levle" in result.stderr and "level" in result.stderr
+
+
 def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path):
     from training import write_training
 

@@ -11,6 +11,7 @@
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
 #include "nets/registry.h"
+#include "post/post.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
 
@@ -139,6 +140,7 @@ void run(const Arguments& arguments) {
   const Words words = sort_words(arguments);
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
+  PostChain(request.config.options.inference.postprocess);  // wrong steps are said now, not after days of training
   for (const std::string& reason : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back("model.deep_supervision has no effect: " + reason);
   if (arguments.dry_run) {

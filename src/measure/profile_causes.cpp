@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kOverhead = 0.25;    // of a step: what is not learning and takes so much is the cause
 constexpr double kLossLimit = 0.4;    // a loss that takes so much of a step
-constexpr double kFasterWith = 0.85;  // of its time: a step that fewer threads shorten so far had too many
+constexpr double kFasterWith = 0.95;  // of its time: a step that fewer threads shorten so far had too many
 constexpr double kStarved = 0.5;      // of the time that threads are at work
 
 std::string in_ms(double ms) {

@@ -37,7 +37,14 @@ StepModel::StepModel(const Profile& profile, const Options& options) {
   cpu_ms_ = record.cpu_ms / steps;
   cpus_ = static_cast<double>(record.cpus);
   if (work_ms_ > 0) storage_share_ = std::min(1.0, record.sums.storage_wait_ms / steps / work_ms_);
-  // What the model leaves out (locks, other processes) is taken to stretch everything alike.
+  // Samples count by their CPU time; what stretched it (locks, other processes) stays where training waits for them.
+  const double queued = predicted_step_ms(queue_);
+  if (profile.data_wait_ms > 0.05 * profile.step_ms && queued > 0) {
+    const double stretch = std::max(1.0, profile.step_ms / queued);
+    for (double& ms : queue_.sample_ms) ms *= stretch;
+    work_ms_ *= stretch;
+    stretch_ = stretch;
+  }
   const double here = raw({});
   if (here > 0) calibration_ = profile.step_ms / here;
 }
@@ -47,9 +54,10 @@ double StepModel::raw(const WhatIf& change) const {
   if (change.workers > 0) queue.workers = change.workers;
   if (change.prefetch > 0) queue.batches_in_flight = change.prefetch + 2;
   queue.step_ms = std::max(0.0, queue.step_ms - change.own_ms_saved);
-  const double left = work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved / work_ms_, 0.0, 1.0) : 1;
+  const double left = work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved * stretch_ / work_ms_, 0.0, 1.0) : 1;
   for (double& ms : queue.sample_ms) ms *= left;
-  const double computed = (1 - left) * work_ms_ * (1 - storage_share_) + std::max(0.0, change.own_ms_saved);
+  const double computed = (1 - left) * work_ms_ / stretch_ * (1 - storage_share_) + std::max(0.0, change.own_ms_saved) +
+                          change.background_cpu_ms_saved;
   const double cpu_bound = std::max(0.0, cpu_ms_ - computed) / cpus_;
   return std::max(predicted_step_ms(queue), cpu_bound);
 }

@@ -9,11 +9,12 @@
 
 namespace vox {
 
-struct WhatIf {              // beside the settings as they are
-  int workers = 0;           // 0: as it is
-  int64_t prefetch = 0;      // likewise
-  double data_ms_saved = 0;  // of the work of a step's samples
-  double own_ms_saved = 0;   // of the step itself
+struct WhatIf {                        // beside the settings as they are
+  int workers = 0;                     // 0: as it is
+  int64_t prefetch = 0;                // likewise
+  double data_ms_saved = 0;            // of the work of a step's samples
+  double own_ms_saved = 0;             // of the step itself
+  double background_cpu_ms_saved = 0;  // of other threads: checkpoints
 };
 
 class StepModel {
@@ -28,7 +29,7 @@ class StepModel {
   QueueModel queue_;
   double work_ms_ = 0, cpu_ms_ = 0;  // of a step
   double cpus_ = 1, storage_share_ = 0;
-  double calibration_ = 1;
+  double stretch_ = 1, calibration_ = 1;
 };
 
 // Sums of stages as causes see them, milliseconds a step.

@@ -138,9 +138,12 @@ class Suggester {
       const auto count = static_cast<double>(steps);
       with_ms = std::max(plain_ms + snapshot_ms / count, write_ms / count);
     } while (with_ms > 1.1 * plain_ms && steps < 1000 * record_.steps_per_epoch);
+    const bool seen = written != record_.sums.background.end();
+    const double write_cpu_ms = seen ? written->second.cpu_ms / static_cast<double>(record_.steps) : 0;
+    const double rarer = static_cast<double>(record_.steps_per_epoch) / static_cast<double>(steps);
     Options changed = options_;
     changed.training.iterations_per_epoch = concat(steps);
-    add(changed, {.own_ms_saved = profile_.own_ms - with_ms},
+    add(changed, {.own_ms_saved = profile_.own_ms - with_ms, .background_cpu_ms_saved = (1 - rarer) * write_cpu_ms},
         "a checkpoint ends every epoch: longer epochs have fewer");
   }
 

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "measure/doctor_keys.h"
 #include "measure/doctor_recipe.h"
-#include "train/threads.h"
 
 namespace vox {
 namespace {
@@ -94,14 +93,14 @@ int64_t step_memory(const RecipeFacts& recipe) {
 std::vector<Finding> lint_batch(const RecipeFacts& recipe) {
   const Options& options = recipe.config.options;
   const int64_t batch = options.data.batch_size, effective = batch * options.training.accumulate;
-  const std::string sum =
-      concat("effective batch ", effective, " (", batch, " patches x ", options.training.accumulate, " accumulated)");
+  const std::string sum = concat("effective batch ", effective, " (", batch, batch == 1 ? " patch x " : " patches x ",
+                                 options.training.accumulate, " accumulated)");
   std::vector<Finding> found;
   const bool known = recipe.network.problem.empty();
   if (batch == 1 && known && 2 * recipe.network.memory_doubled.total() < step_memory(recipe))
     found.push_back({"batch", Outlook::kHurts,
                      concat(sum, "; a batch of 2 needs about ", human_bytes(recipe.network.memory_doubled.total()),
-                            " of ", human_bytes(step_memory(recipe)), " and is faster per sample on a GPU"),
+                            " of ", human_bytes(step_memory(recipe)), " and is mostly faster per sample"),
                      prove(recipe, "bench step", "data.batch_size=2")});
   if (batch == 1 && options.model.norm == "batch")
     found.push_back({"batch", Outlook::kHurts,
@@ -129,7 +128,7 @@ std::vector<Finding> lint_precision(const RecipeFacts& recipe) {
     return {{"precision", Outlook::kHurts,
              concat("training.precision is ", precision,
                     ", and a CPU computes it in float32 with rounding on top: no gain; set it to 32"),
-             proof}};
+             prove(recipe, "profile", "training.precision=32")}};
   return {{"precision", Outlook::kFine, concat("training.precision is ", precision), proof}};
 }
 

@@ -98,9 +98,9 @@ Bottleneck network_cause(const Profile& profile, const CauseTimes& times) {
 Bottleneck find_bottleneck(const Profile& profile, const Options& options) {
   const CauseTimes times = cause_times(profile);
   const StepRecord& record = profile.record;
+  const double most_overhead = std::max({times.wait, times.transfer, times.sync, times.logging, times.checkpoint});
   const auto overhead = [&](double ms) {
-    const double most = std::max({times.wait, times.transfer, times.sync, times.logging, times.checkpoint});
-    return ms == most && ms > kOverhead * profile.step_ms;
+    return ms == most_overhead && ms > kOverhead * profile.step_ms && !(times.loss > std::max(ms, times.network));
   };
   const auto of_step = [&](double ms) {
     return concat(in_ms(ms), " of ", in_ms(profile.step_ms), " a step (", share_of(ms, profile.step_ms), ")");
@@ -109,7 +109,7 @@ Bottleneck find_bottleneck(const Profile& profile, const Options& options) {
       record.other_threads->second < kFasterWith * profile.own_ms)
     return {"oversubscription", concat("the step itself takes ", in_ms(profile.own_ms), " on ", record.compute_threads,
                                        " compute threads and ", in_ms(record.other_threads->second), " on ",
-                                       record.other_threads->first, ", as many as there are CPUs")};
+                                       record.other_threads->first, "; there are ", record.cpus, " CPUs")};
   if (overhead(times.checkpoint))
     return {"checkpoint",
             concat("saving takes ", of_step(times.checkpoint), ": one checkpoint every ", record.steps_per_epoch,

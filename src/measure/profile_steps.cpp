@@ -179,11 +179,12 @@ class StepWatch {
         record_.checkpoint_ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
   }
 
-  // On a CPU: does the step itself become faster when it computes on as many threads as there are CPUs?
+  // On a CPU: does the step itself become faster on all CPUs, or, where it has more threads than those, on fewer?
   ProbeAnswer try_threads() {
     if (record_.on_gpu || record_.compute_threads == record_.cpus) return ProbeAnswer::kEnd;
     phase_ = Phase::kThreads;
-    at::set_num_threads(record_.cpus);
+    trial_threads_ = record_.compute_threads > record_.cpus ? std::max(1, record_.cpus - 1) : record_.cpus;
+    at::set_num_threads(trial_threads_);
     trial_begin_ = Clock::now();
     start_recording();
     return ProbeAnswer::kGoOn;
@@ -203,7 +204,7 @@ class StepWatch {
           total += stage.self_ms;
       own.push_back(total);
     }
-    if (!own.empty()) record_.other_threads = {record_.cpus, median_of(own)};
+    if (!own.empty()) record_.other_threads = {trial_threads_, median_of(own)};
     return ProbeAnswer::kEnd;
   }
 
@@ -215,6 +216,7 @@ class StepWatch {
   GpuMonitor gpu_;
   double start_cpu_ms_ = 0;
   int64_t trial_steps_ = 0;
+  int trial_threads_ = 0;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace vox {
 namespace {
 
-TrainingOptions options_for(const std::string& name) {
+TrainingOptions scheduled(const std::string& name) {
   TrainingOptions options;
   options.schedule = name;
   options.lr = 0.01;
@@ -23,7 +23,7 @@ constexpr ScheduleLength kLength{1000, 50};
 TEST(Schedule, EveryScheduleStartsAboveZeroAndStaysFinite) {
   for (const std::string& name : schedule_names()) {
     for (const int64_t warmup : {0, 100}) {
-      TrainingOptions options = options_for(name);
+      TrainingOptions options = scheduled(name);
       options.warmup_steps = warmup;
       const Schedule schedule(options, kLength);
       EXPECT_GT(schedule.lr(0), 0) << name;
@@ -36,7 +36,7 @@ TEST(Schedule, EveryScheduleStartsAboveZeroAndStaysFinite) {
 }
 
 TEST(Schedule, PolyIsNnUNets) {
-  const Schedule schedule(options_for("poly"), kLength);
+  const Schedule schedule(scheduled("poly"), kLength);
   for (const int64_t step : {0, 1, 499, 999}) {
     EXPECT_DOUBLE_EQ(schedule.lr(step), 0.01 * std::pow(1 - static_cast<double>(step) / 1000, 0.9));
   }
@@ -44,7 +44,7 @@ TEST(Schedule, PolyIsNnUNets) {
 }
 
 TEST(Schedule, CosineEndsAtTheLowestRate) {
-  TrainingOptions options = options_for("cosine");
+  TrainingOptions options = scheduled("cosine");
   options.min_lr = 0.001;
   const Schedule schedule(options, kLength);
   for (const int64_t step : {0, 250, 500, 1000}) {
@@ -54,7 +54,7 @@ TEST(Schedule, CosineEndsAtTheLowestRate) {
 }
 
 TEST(Schedule, WarmUpRisesLinearlyFromItsStartThenTheScheduleBegins) {
-  TrainingOptions options = options_for("warmup_cosine");
+  TrainingOptions options = scheduled("warmup_cosine");
   options.warmup_steps = 100;
   options.warmup_start = 0.1;
   const Schedule schedule(options, kLength);
@@ -68,7 +68,7 @@ TEST(Schedule, WarmUpRisesLinearlyFromItsStartThenTheScheduleBegins) {
 }
 
 TEST(Schedule, StepAndMultistepCountEpochs) {
-  TrainingOptions options = options_for("step");
+  TrainingOptions options = scheduled("step");
   options.step_size = 3;
   options.gamma = 0.5;
   const Schedule step(options, kLength);
@@ -84,7 +84,7 @@ TEST(Schedule, StepAndMultistepCountEpochs) {
 }
 
 TEST(Schedule, PlateauFallsAfterItsPatienceAndComesBackFromItsState) {
-  TrainingOptions options = options_for("plateau");
+  TrainingOptions options = scheduled("plateau");
   options.plateau_patience = 2;
   Schedule schedule(options, kLength);
   for (const double score : {0.5, 0.6, 0.6, 0.55}) schedule.report(score, true);
@@ -101,7 +101,7 @@ TEST(Schedule, PlateauFallsAfterItsPatienceAndComesBackFromItsState) {
 
 // torch.optim.lr_scheduler.OneCycleLR(max_lr=0.01, total_steps=1000): values printed by torch 2.13.
 TEST(Schedule, OneCycleIsTorchs) {
-  const Schedule schedule(options_for("one_cycle"), kLength);
+  const Schedule schedule(scheduled("one_cycle"), kLength);
   EXPECT_NEAR(schedule.lr(0), 0.0003999999999999993, 1e-15);
   EXPECT_NEAR(schedule.lr(100), 0.002814573614486898, 1e-12);
   EXPECT_NEAR(schedule.lr(299), 0.01, 1e-12);
@@ -111,7 +111,7 @@ TEST(Schedule, OneCycleIsTorchs) {
 }
 
 TEST(Schedule, AnUnknownNameIsRefused) {
-  EXPECT_THROW(Schedule(options_for("cosin"), kLength), Error);
+  EXPECT_THROW(Schedule(scheduled("cosin"), kLength), Error);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 """Prediction of whole volumes: against MONAI's sliding window, and what is written."""
+import json
 import random
 import subprocess
 
@@ -9,7 +10,7 @@ import torch
 from conftest import PROGRAM
 from inference import windows
 from test_train import peer_network
-from training import checkpoint, tensors, write_training
+from training import checkpoint, metadata, tensors, write_training
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,21 @@ def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
     voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only", "inference.format=npy")
     assert np.array_equal(np.load(trained / "run" / "predictions" / "case_002.npy"),
                           tifffile.imread(tmp_path / "case_002.tif"))
+
+
+def test_input_is_normalised_by_the_statistics_of_the_training_cases(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    run = tmp_path / "run"
+    voxloom("train", recipe, "--run", run, "training.max_epochs=1", "training.iterations_per_epoch=3",
+            "data.preprocess=[{name: zscore, scope: dataset}]")
+    images = np.stack([np.load(tmp_path / "images" / f"case_{i:03d}.npy") for i in (0, 1)]).astype(np.float64)
+    [[mean, deviation]] = json.loads(metadata(checkpoint(run))["input_statistics"])
+    assert mean == pytest.approx(images.mean()) and deviation == pytest.approx(images.std())
+    other = tmp_path / "other.npy"
+    np.save(other, (3 * np.load(tmp_path / "images" / "case_002.npy").astype(np.float32) + 40))
+    given = f"data.preprocess=[{{name: normalize, mean: {mean!r}, std: {deviation!r}}}]"
+    for name, words in {"own": [], "given": [given]}.items():
+        voxloom("predict", run, other, *words, "--output", tmp_path / name, "--probabilities")
+        voxloom("convert", tmp_path / name / "other.tif", tmp_path / f"{name}.npy")
+    own, told = np.load(tmp_path / "own.npy"), np.load(tmp_path / "given.npy")
+    assert np.ptp(own) > 0 and np.abs(own - told).max() < 1e-5

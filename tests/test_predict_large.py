@@ -214,6 +214,9 @@ def test_the_openkbp_submission(patients, voxloom, tmp_path):
     scores = json.loads(voxloom("evaluate", "--task", "dose", "--prediction", tmp_path / "csv", "--reference",
                                 patients[0].parent, "--json").stdout)
     assert set(scores["cases"]) == {"pt_201", "pt_203"}
+    beside = json.loads(voxloom("evaluate", "--task", "dose", "--prediction", tmp_path / "out", "--reference",
+                                patients[0].parent, "--json").stdout)
+    assert beside["cases"] == scores["cases"]  # where volumes lie beside the CSVs, these count
     for patient in patients:
         mask = read_sparse(patient / "possible_dose_mask.csv")[0]
         truth, mine = np.zeros(128**3), np.zeros(128**3)

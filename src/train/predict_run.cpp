@@ -68,6 +68,21 @@ void require_alike(const Trained& first, const Trained& other) {
             differ("data.preprocess, data.orientation and data.target", "its own", "others"));
 }
 
+// Input is normalised as in training, by the statistics of the training cases. Of an ensemble the first run's count:
+// all networks see the same windows.
+void use_statistics_of_training(Trained& trained) {
+  std::vector<PreprocessStep>& steps = trained.options.data.preprocess;
+  const std::vector<std::array<double, 2>>& channels = trained.state.input_statistics;
+  if (steps.empty() || channels.empty() || steps.back().params.find("mean")) return;
+  std::vector<Tree> means, deviations;
+  for (const auto& [mean, deviation] : channels) {
+    means.push_back(scalar_tree(shortest(mean)));
+    deviations.push_back(scalar_tree(shortest(deviation)));
+  }
+  steps.back().params.members.emplace_back("mean", list_tree(means));
+  steps.back().params.members.emplace_back("std", list_tree(deviations));
+}
+
 std::vector<Trained> load_all(const PredictRequest& request, const at::Device& device) {
   std::vector<fs::path> models;
   if (fs::exists(request.model))
@@ -80,6 +95,7 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
     all.push_back(load_trained(model, request, device));
     require_alike(all.front(), all.back());
   }
+  use_statistics_of_training(all.front());
   Options& options = all.front().options;
   options.system.num_cpus = 0;  // of the machine that predicts, not of the one that trained
   for (const std::string& text : request.overrides) {

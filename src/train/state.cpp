@@ -64,6 +64,8 @@ TrainState parse(const Metadata& metadata) {
   state.epoch_sums = epoch_sums_of(json("epoch_sums"));
   state.skipped_cases = json("skipped_cases").get<std::vector<std::string>>();
   state.class_values = json("class_values").get<std::vector<int64_t>>();
+  if (metadata.count("input_statistics") > 0)
+    state.input_statistics = json("input_statistics").get<std::vector<std::array<double, 2>>>();
   state.machine = json("machine").get<std::map<std::string, std::string>>();
   return state;
 }
@@ -99,6 +101,7 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
   metadata["epoch_sums"] = to_json(state.epoch_sums).dump();
   metadata["skipped_cases"] = Json(state.skipped_cases).dump();
   metadata["class_values"] = Json(state.class_values).dump();
+  metadata["input_statistics"] = Json(state.input_statistics).dump();
   metadata["kernel_choices"] = "{}";
   metadata["machine"] = Json(state.machine).dump();
   return metadata;

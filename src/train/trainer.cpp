@@ -220,6 +220,9 @@ class Session {
     state_.compute_threads = threads_.compute;
     state_.machine = machine_of(device_, options_);
     state_.class_values = class_values(options_, *store_, learner_.model.out_channels);
+    state_.input_statistics.clear();
+    for (const ChannelStatistics& one : store_->dataset_statistics())
+      state_.input_statistics.push_back({one.mean, one.deviation});
     state_.skipped_cases.clear();
     for (const SkippedCase& one : store_->skipped()) state_.skipped_cases.push_back(one.id);
   }

@@ -51,6 +51,7 @@ Preprocess::Preprocess(const DataOptions& data) : regression_(data.target == "re
               " comes after zscore with scope: dataset, which must be the last step");
     std::unique_ptr<PreprocessMethod> method = entry_of(step.name).make(step.params, "data.preprocess: " + step.name);
     zscore_over_dataset_ = method->over_dataset();
+    known_statistics_ = method->known_statistics();
     if (!method->over_dataset()) steps_.push_back({step.name + text_of(step.params), std::move(method)});
   }
 }

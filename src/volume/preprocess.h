@@ -30,6 +30,7 @@ class PreprocessMethod {
   virtual bool for_every_role() const { return false; }  // else for the image alone
   virtual bool rewrites_voxels() const { return true; }  // else scale and offset alone change
   virtual bool over_dataset() const { return false; }    // done by the store from the statistics of all cases
+  virtual std::vector<ChannelStatistics> known_statistics() const { return {}; }  // instead of those of the cases
   // What apply() does to scale and offset, from the statistics of the stored voxels alone; false where they do not
   // tell.
   virtual bool map_from(VolumeInfo&, const Moments&) const { return false; }
@@ -50,6 +51,7 @@ class Preprocess {  // the steps of a recipe
   bool any(Role role) const;              // is something done to this role?
   bool rewrites_voxels(Role role) const;  // and is it worth keeping?
   bool zscore_over_dataset() const { return zscore_over_dataset_; }
+  const std::vector<ChannelStatistics>& known_statistics() const { return known_statistics_; }  // empty: measured
   VolumeInfo plan(VolumeInfo info, Role role) const;
   int64_t peak_bytes(VolumeInfo info, Role role) const;  // while it is done, the volume included
   void apply(Volume& volume, Role role) const;
@@ -67,6 +69,7 @@ class Preprocess {  // the steps of a recipe
 
   std::vector<Step> steps_;
   bool regression_ = false, zscore_over_dataset_ = false;
+  std::vector<ChannelStatistics> known_statistics_;
 };
 
 // Shared by steps. Values are stored * scale + offset.

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "base/error.h"
 #include "config/params.h"
 #include "volume/preprocess.h"
 #include "volume/statistics.h"
@@ -10,11 +11,16 @@ namespace {
 struct ZScoreOptions {
   std::string scope = "case";
   bool foreground = false;
+  std::vector<double> mean, std;
   void describe(Visitor& v) {
     v.field("scope", scope,
             {.meaning = "Mean and deviation of each volume, or of all training cases together",
              .choices = {"case", "dataset"}});
     v.field("foreground", foreground, {.meaning = "Leave out voxels of value 0 from mean and deviation; scope: case"});
+    v.field("mean", mean,
+            {.meaning = "Of each channel, known beforehand instead of measured; scope: dataset. Prediction takes those "
+                        "of the training cases from the checkpoint"});
+    v.field("std", std, {.meaning = "Standard deviations that belong to mean", .min = 0, .above_min = true});
   }
 };
 
@@ -28,6 +34,11 @@ class ZScore : public PreprocessMethod {
   }
   bool rewrites_voxels() const override { return false; }
   bool over_dataset() const override { return options_.scope == "dataset"; }
+  std::vector<ChannelStatistics> known_statistics() const override {
+    std::vector<ChannelStatistics> known;
+    for (size_t i = 0; i < options_.mean.size(); ++i) known.push_back({options_.mean[i], options_.std[i]});
+    return known;
+  }
   bool map_from(VolumeInfo& info, const Moments& stored) const override {
     if (options_.foreground) return false;
     map(info, stored);
@@ -51,7 +62,11 @@ class ZScore : public PreprocessMethod {
 };
 
 std::unique_ptr<PreprocessMethod> make(const Tree& params, const std::string& where) {
-  return std::make_unique<ZScore>(parse_params<ZScoreOptions>(params, where));
+  const auto options = parse_params<ZScoreOptions>(params, where);
+  VOX_CHECK(options.mean.size() == options.std.size(), where, ": mean has ", options.mean.size(), " entries and std ",
+            options.std.size(), "; both need one per channel");
+  VOX_CHECK(options.mean.empty() || options.scope == "dataset", where, ": mean and std belong to scope: dataset");
+  return std::make_unique<ZScore>(options);
 }
 
 }  // namespace

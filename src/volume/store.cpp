@@ -197,16 +197,26 @@ void Store::Impl::drop_bad_cases() {
   }
 }
 
-void Store::Impl::set_dataset_zscore() {
+std::vector<ChannelStatistics> Store::Impl::measure_dataset() const {
   std::vector<int64_t> cases = dataset.train;
   if (cases.empty())
     for (size_t i = 0; i < scans.size(); ++i) cases.push_back(static_cast<int64_t>(i));
+  std::vector<ChannelStatistics> channels;
   for (size_t channel = 0; channel < units.front().images.size(); ++channel) {
     Moments all;
     for (const int64_t i : cases) all.merge(scans[static_cast<size_t>(i)].moments[channel]);
-    const double factor = all.deviation() > 0 ? 1 / all.deviation() : 1;
-    dataset_zscore.push_back({factor, -all.mean * factor});
+    channels.push_back({all.mean, all.deviation() > 0 ? all.deviation() : 1});
   }
+  return channels;
+}
+
+void Store::Impl::set_dataset_zscore() {
+  const std::vector<ChannelStatistics>& known = preprocess.known_statistics();
+  VOX_CHECK(known.empty() || known.size() == units.front().images.size(), "data.preprocess: zscore has the mean of ",
+            known.size(), " channels and the cases have ", units.front().images.size());
+  dataset_statistics = known.empty() ? measure_dataset() : known;
+  for (const ChannelStatistics& channel : dataset_statistics)
+    dataset_zscore.push_back({1 / channel.deviation, -channel.mean / channel.deviation});
   for (CaseScan& scan : scans) {
     for (size_t channel = 0; channel < dataset_zscore.size(); ++channel)
       scan.moments[channel] =
@@ -244,6 +254,9 @@ const CaseFacts& Store::facts(int64_t case_index) const {
 }
 int64_t Store::image_channels() const {
   return static_cast<int64_t>(impl_->units.front().images.size());
+}
+const std::vector<ChannelStatistics>& Store::dataset_statistics() const {
+  return impl_->dataset_statistics;
 }
 const std::vector<int64_t>& Store::label_values() const {
   return impl_->label_values;

@@ -51,6 +51,10 @@ struct StoreProgress {  // called from one thread at a time
   std::function<void(const std::string& what, int64_t done, int64_t total, int64_t bytes)> update;
 };
 
+struct ChannelStatistics {
+  double mean = 0, deviation = 1;
+};
+
 class Store {
  public:
   // Opens every case, checks it (shapes, labels, NaN), computes facts and the foreground index in parallel, and skips
@@ -62,6 +66,8 @@ class Store {
   const std::vector<SkippedCase>& skipped() const;
   const CaseFacts& facts(int64_t case_index) const;
   int64_t image_channels() const;
+  // What zscore with scope: dataset subtracts and divides by, per channel; empty where there is no such step.
+  const std::vector<ChannelStatistics>& dataset_statistics() const;
   const std::vector<int64_t>& label_values() const;  // over all cases, the ignore label left out
 
   // The voxels of `box` (clipped to the volume). Any thread; one decode however many ask.

@@ -39,6 +39,7 @@ struct Store::Impl {
   void each_case(ThreadPool& pool, const std::function<void(size_t)>& work);
   void drop_bad_cases();
   void set_dataset_zscore();
+  std::vector<ChannelStatistics> measure_dataset() const;
   void index_labels();
   std::vector<const Unit*> all_units() const;
 
@@ -69,7 +70,8 @@ struct Store::Impl {
   std::vector<CaseScan> scans;
   std::vector<std::string> problems;  // of each case; empty: none
   std::vector<SkippedCase> skipped;
-  std::vector<ChannelMap> dataset_zscore;  // per channel; empty: none
+  std::vector<ChannelMap> dataset_zscore;             // per channel; empty: none
+  std::vector<ChannelStatistics> dataset_statistics;  // that it comes from
   std::vector<int64_t> label_values;
   std::vector<std::vector<int64_t>> foreground_labels;
 

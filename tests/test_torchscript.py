@@ -59,8 +59,10 @@ def test_outputs_and_gradients_are_the_modules_own(voxloom, draw, tmp_path):
     grads = load_file(tmp_path / "grads")
     expected = {name: p.grad for name, p in module.named_parameters() if p.requires_grad}
     assert set(grads) == set(expected)
-    for name, gradient in expected.items():
-        assert torch.allclose(grads[name], gradient, rtol=1e-4, atol=1e-4 * gradient.abs().max().item() + 1e-5), name
+    largest = max(gradient.abs().max().item() for gradient in expected.values())
+    for name, gradient in expected.items():  # of a bias before a norm nothing but rounding remains
+        allowed = 1e-4 * gradient.abs().max().item() + 1e-5 * largest
+        assert torch.allclose(grads[name], gradient, rtol=1e-4, atol=allowed), name
     for file, output in zip(["out.npy", "out.1.npy"], outputs):
         assert np.allclose(np.load(tmp_path / file), output.detach(), atol=1e-5)
 

@@ -16,6 +16,16 @@ if(VOX_WERROR)
   list(APPEND VOX_WARNINGS -Werror)
 endif()
 
+if(VOX_CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that CUDA 13 speaks C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # torch brings a runtime of its own, which may be of another version
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -lineinfo")
+  include_directories(SYSTEM ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+endif()
+
 if(VOX_SANITIZE)
   add_compile_options(-fsanitize=${VOX_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${VOX_SANITIZE})

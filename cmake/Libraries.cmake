@@ -1,5 +1,6 @@
 # One library per folder of src/: vox_<folder> from its *.cpp, vox_<folder>_test from its *_test.cpp (run by ctest).
-# A new file needs no line here.
+# A new file needs no line here. With VOX_CUDA also *.cu and *_cuda.cpp; *_cuda_test.cpp of all folders become
+# vox_cuda_test, which needs a GPU.
 #   vox_library(io USES base PUBLIC_LIBS ... PRIVATE_LIBS ... [TORCH])
 function(vox_library name)
   cmake_parse_arguments(ARG "TORCH" "" "USES;PUBLIC_LIBS;PRIVATE_LIBS;TEST_LIBS" ${ARGN})
@@ -9,6 +10,13 @@ function(vox_library name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  list(FILTER tests EXCLUDE REGEX "_cuda_test\\.cpp$")
+  if(VOX_CUDA)
+    file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cu)
+    list(APPEND sources ${kernels})
+  else()
+    list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")
+  endif()
   if(NOT sources)
     return()
   endif()

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/cuda.h"
 #include "ops/checkpoint.h"
+#include "ops/feature_state.h"
+#include "ops/fused.h"
 #include "ops/trace.h"
 
 namespace vox::ops {
@@ -20,6 +23,10 @@ std::optional<at::Tensor> optional(const at::Tensor* tensor) {
 }
 
 at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
+  if constexpr (cuda::kCompiledIn) {
+    const Epilogue alone{.norm = norm};
+    if (fused::normalizes(raw, alone)) return fused::normalize({.values = raw}, alone).materialize();
+  }
   const bool cudnn = at::globalContext().userEnabledCuDNN();
   switch (norm.kind) {
     case NormKind::kNone:
@@ -81,6 +88,16 @@ at::Tensor apply_to(at::Tensor values, const Epilogue& epilogue, bool owned) {
     owned = true;
   }
   return activate(values, epilogue.activation, owned);
+}
+
+Feature finish(const at::Tensor& raw, const Epilogue& epilogue, bool owned) {
+  if constexpr (cuda::kCompiledIn) {
+    if (fused::normalizes(raw, epilogue)) {
+      const bool drops = epilogue.dropout.rate > 0;  // before the norm
+      return fused::normalize({.values = drops ? drop(raw, epilogue.dropout) : raw}, epilogue);
+    }
+  }
+  return Feature::plain(apply_to(raw, epilogue, owned));
 }
 
 std::optional<at::Tensor> bias_that_counts(const ConvLayer& layer, const Epilogue& epilogue) {
@@ -161,20 +178,22 @@ Feature pooled(const Feature& input, const PoolWindow& window,
 
 }  // namespace
 
-struct Feature::State {
-  at::Tensor values;  // undefined while `first` and `second` stand for a concatenation
-  std::optional<Feature> first, second;
-};
+Feature Feature::from(State state) {
+  return Feature(std::make_shared<State>(std::move(state)));
+}
 
 Feature Feature::plain(const at::Tensor& values) {
-  return Feature(std::make_shared<State>(State{values, {}, {}}));
+  return from({.values = values});
 }
 
 Feature Feature::concat(const Feature& first, const Feature& second) {
-  return Feature(std::make_shared<State>(State{at::Tensor(), first, second}));
+  return from({.first = first, .second = second});
 }
 
 const at::Tensor& Feature::materialize() const {
+  if constexpr (cuda::kCompiledIn) {
+    if (!state_->values.defined() && state_->deferred) state_->values = fused::materialize(*state_->deferred);
+  }
   if (!state_->values.defined()) {
     state_->values = at::cat({state_->first->materialize(), state_->second->materialize()}, 1);
     state_->first.reset();
@@ -185,6 +204,12 @@ const at::Tensor& Feature::materialize() const {
 }
 
 Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
+  if constexpr (cuda::kCompiledIn) {
+    if (const auto logits = fused::head(input, layer, epilogue)) return Feature::plain(*logits);
+    if (const auto raw = fused::convolve(input, layer, epilogue)) {
+      return raw->moments.defined() ? fused::normalize(*raw, epilogue) : finish(raw->values, epilogue, true);
+    }
+  }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
   const at::Tensor& values = input.materialize();
@@ -195,7 +220,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw =
       at::conv3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
-  return Feature::plain(apply_to(raw.to(layer.weight.scalar_type()), epilogue, true));
+  return finish(raw.to(layer.weight.scalar_type()), epilogue, true);
 }
 
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
@@ -211,12 +236,12 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
   const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw = at::conv_transpose3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding),
                                               sizes(g.output_padding), g.groups);
-  return Feature::plain(apply_to(raw.to(layer.weight.scalar_type()), epilogue, true));
+  return finish(raw.to(layer.weight.scalar_type()), epilogue, true);
 }
 
 Feature apply(const Feature& input, const Epilogue& epilogue) {
   const at::Tensor& values = input.materialize();
-  if (!values.is_meta()) return Feature::plain(apply_to(values, epilogue, false));
+  if (!values.is_meta()) return finish(values, epilogue, false);
   record_kept(input, tensors_kept(epilogue) + (epilogue.activation.kind != Activation::kNone));
   return input;
 }

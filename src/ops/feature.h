@@ -1,6 +1,6 @@
 // What networks pass between layers: a raw convolution output (or two that stand for a concatenation) together with
-// the norm and activation that are still to be applied. Only the functions here look inside, so that a device may apply
-// them while it loads the input of the next convolution. The CPU applies them at once.
+// the norm and activation that are still to be applied. Only this folder looks inside, so that a GPU applies them while
+// it loads the input of the next convolution (ops/fused.h). The CPU applies them at once.
 // A Feature is a handle: copies share one materialization, so that the gradients of two consumers (a skip) are summed
 // before they go back through the norm once.
 // A Feature on the meta device carries shapes alone: a whole network runs on it at no cost, for ops/trace.h to record.
@@ -37,8 +37,11 @@ class Feature {
   static Feature concat(const Feature& first, const Feature& second);  // along the channels
   const at::Tensor& materialize() const;
 
+  struct State;  // ops/feature_state.h
+  static Feature from(State state);
+  const State& state() const { return *state_; }
+
  private:
-  struct State;
   explicit Feature(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };

@@ -1,0 +1,29 @@
+// The fused path of a GPU: raw convolution outputs in half precision, channels last, are what is stored; norm and
+// activation are applied where the next layer loads them, or by one pass. Compiled with CUDA alone: callers stand
+// behind `if constexpr (cuda::kCompiledIn)`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ops/feature.h"
+#include "ops/feature_state.h"
+
+namespace vox::ops::fused {
+
+struct RawOutput {
+  at::Tensor values;
+  at::Tensor moments;  // partial sums [N, rows, 3, C] that the convolution left; undefined: none
+};
+
+// Our own convolution where there is one and it is expected to win; absent: cuDNN's turn.
+std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue);
+// Logits of a 1x1x1 convolution with float32 weights on half-precision activations.
+std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue);
+
+bool normalizes(const at::Tensor& raw, const Epilogue& epilogue);
+Feature normalize(const RawOutput& raw, const Epilogue& epilogue);
+at::Tensor materialize(const Deferred& deferred);
+
+}  // namespace vox::ops::fused

@@ -1,0 +1,255 @@
+#include <torch/torch.h>
+
+#include "kernels/head_cuda.h"
+#include "kernels/hopper/conv3d.h"
+#include "ops/device.h"
+#include "ops/fused.h"
+#include "ops/fused_cuda.h"
+#include "ops/kernel_choice.h"
+
+namespace vox::ops::fused {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Input {            // of a convolution: what it reads, and where its gradient goes
+  at::Tensor activation;  // in autograd
+  at::Tensor raw;         // detached
+  at::Tensor scale, shift;
+  double slope = 1;
+};
+
+Input input_of(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (state.deferred) {
+    const Deferred& d = *state.deferred;
+    return {d.activation, d.raw, d.scale, d.shift, d.slope};
+  }
+  const at::Tensor& values = feature.materialize();
+  return {values, values.detach(), {}, {}, 1};
+}
+
+// One input, or the two of a concatenation.
+std::vector<Input> inputs_of(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (!state.values.defined() && state.first) return {input_of(*state.first), input_of(*state.second)};
+  return {input_of(feature)};
+}
+
+cuda::ConvInput described(const Input& input) {
+  return {memory(input.raw), input.raw.size(1), floats(input.scale), floats(input.shift),
+          static_cast<float>(input.slope)};
+}
+
+cuda::Conv3d described(const std::vector<Input>& inputs, const at::Tensor& output, int64_t channels) {
+  const at::Tensor& raw = inputs[0].raw;
+  cuda::Conv3d conv{.n = raw.size(0), .z = raw.size(2), .y = raw.size(3), .x = raw.size(4)};
+  for (size_t i = 0; i < inputs.size(); ++i) conv.input[i] = described(inputs[i]);
+  conv.output[0] = {memory(output), channels};
+  return conv;
+}
+
+// From the gradient of the output to those of the inputs: the same kernel with mirrored weights.
+cuda::Conv3d gradient_of(const cuda::Conv3d& conv) {
+  cuda::Conv3d gradient{.n = conv.n, .z = conv.z, .y = conv.y, .x = conv.x};
+  gradient.input[0] = {conv.output[0].y, conv.output[0].channels};
+  for (int i = 0; i < 2; ++i) gradient.output[i].channels = conv.input[i].channels;
+  return gradient;
+}
+
+at::Tensor workspace(int64_t bytes, const at::Tensor& like) {
+  return at::empty({bytes}, like.options().dtype(at::kByte));
+}
+
+struct ConvCall : torch::CustomClassHolder {
+  std::vector<Input> inputs;  // `activation` is undefined here: the call must not keep the graph that owns it alive
+  bool first_layer = false, wants_moments = false;
+  at::Tensor moments;
+};
+using ConvCallPtr = c10::intrusive_ptr<ConvCall>;
+
+struct OwnConv : torch::autograd::Function<OwnConv> {
+  // The two activations take part for their gradients alone; the second may be undefined.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& first, const at::Tensor&,
+                            const at::Tensor& weight, const ConvCallPtr& call) {
+    std::vector<int64_t> sizes = first.sizes().vec();
+    sizes[1] = weight.size(0);
+    const at::Tensor result = at::empty(sizes, call->inputs[0].raw.options(), at::MemoryFormat::ChannelsLast3d);
+    const cuda::Conv3d conv = described(call->inputs, result, sizes[1]);
+    const cuda::Stream stream = current_stream(result);
+    if (call->wants_moments) {
+      const int64_t rows =
+          call->first_layer ? cuda::conv3d_first_layer_moment_rows(conv) : cuda::conv3d_moment_rows(conv);
+      call->moments = at::empty({conv.n, rows, 3, sizes[1]}, result.options().dtype(at::kFloat));
+    }
+    if (call->first_layer) {
+      cuda::conv3d_first_layer(conv, memory(weight), floats(call->moments), stream);
+    } else {
+      const at::Tensor packed = at::empty({weight.numel()}, weight.options());
+      cuda::conv3d_pack(memory(weight), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kForward, stream);
+      cuda::conv3d_forward(conv, memory(packed), floats(call->moments), stream);
+    }
+    context->save_for_backward({weight});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    variable_list result(4);
+    if (!grads[0].defined()) return result;
+    const auto capsule = context->saved_data["call"].toCapsule();
+    auto& call = static_cast<ConvCall&>(*capsule);
+    const at::Tensor weight = context->get_saved_variables()[0];
+    const at::Tensor dy = channels_last(grads[0]);
+    const cuda::Conv3d conv = described(call.inputs, dy, dy.size(1));
+    if (context->needs_input_grad(0) || context->needs_input_grad(1)) add_input_gradients(call, conv, weight, result);
+    if (context->needs_input_grad(2)) result[2] = weight_gradient(call, conv, weight);
+    call.inputs.clear();  // a node outlives its backward; what it read need not
+    return result;
+  }
+
+ private:
+  static void add_input_gradients(const ConvCall& call, const cuda::Conv3d& conv, const at::Tensor& weight,
+                                  variable_list& result) {
+    cuda::Conv3d gradient = gradient_of(conv);
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      result[i] = at::empty_like(call.inputs[i].raw);
+      gradient.output[i].y = memory(result[i]);
+    }
+    const at::Tensor packed = at::empty({weight.numel()}, weight.options());
+    const cuda::Stream stream = current_stream(weight);
+    cuda::conv3d_pack(memory(weight), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kGradient, stream);
+    cuda::conv3d_forward(gradient, memory(packed), nullptr, stream);
+  }
+
+  static at::Tensor weight_gradient(const ConvCall& call, const cuda::Conv3d& conv, const at::Tensor& weight) {
+    const at::Tensor dw = at::empty({conv.out(), 3, 3, 3, conv.in()}, weight.options().dtype(at::kFloat));
+    const int64_t bytes = call.first_layer ? cuda::conv3d_first_layer_workspace(conv) : cuda::conv3d_workspace(conv);
+    const at::Tensor space = workspace(bytes, weight);
+    const cuda::Stream stream = current_stream(weight);
+    call.first_layer ? cuda::conv3d_first_layer_weight_gradient(conv, floats(dw), memory(space), stream)
+                     : cuda::conv3d_weight_gradient(conv, floats(dw), memory(space), stream);
+    return dw.permute({0, 4, 1, 2, 3});
+  }
+};
+
+bool is_plain_3x3x3(const ConvGeometry& g) {
+  const Extent3 ones{1, 1, 1}, threes{3, 3, 3};
+  return g.kernel == threes && g.stride == ones && g.groups == 1 && (!g.padding || *g.padding == ones);
+}
+
+bool bias_counts(const ConvLayer& layer, const Epilogue& epilogue) {
+  return layer.bias.defined() && (epilogue.norm.kind != NormKind::kInstance || epilogue.dropout.before_norm);
+}
+
+const at::Tensor& any_tensor(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (state.values.defined()) return state.values;
+  return state.deferred ? state.deferred->raw : any_tensor(*state.first);
+}
+
+enum class Kernel { kNone, kFirstLayer, kGeneral };
+
+Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
+  for (const Input& input : inputs) {
+    if (!is_ours(input.raw)) return Kernel::kNone;
+  }
+  const cuda::Conv3d conv = described(inputs, at::Tensor(), layer.weight.size(0));
+  const bool learns = at::GradMode::is_enabled() && layer.weight.requires_grad();
+  if (conv.in() == 1) {
+    const bool image = !inputs[0].activation.requires_grad();
+    return image && cuda::conv3d_first_layer_available(conv) ? Kernel::kFirstLayer : Kernel::kNone;
+  }
+  if (!cuda::conv3d_forward_wins(conv)) return Kernel::kNone;
+  const bool both =
+      !learns || (cuda::conv3d_forward_wins(gradient_of(conv)) && cuda::conv3d_weight_gradient_wins(conv));
+  return both ? Kernel::kGeneral : Kernel::kNone;
+}
+
+struct HeadCall : torch::CustomClassHolder {
+  Input input;  // without `activation`
+};
+using HeadCallPtr = c10::intrusive_ptr<HeadCall>;
+
+cuda::Head described(const Input& input, const at::Tensor& weight) {
+  return {.x = memory(input.raw),
+          .type = scalar_of(input.raw),
+          .shape = shape_of(input.raw),
+          .out = weight.size(0),
+          .scale = floats(input.scale),
+          .shift = floats(input.shift),
+          .slope = static_cast<float>(input.slope),
+          .weights = floats(weight)};
+}
+
+struct OwnHead : torch::autograd::Function<OwnHead> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& activation, const at::Tensor& weight,
+                            const at::Tensor& bias, const HeadCallPtr& call) {
+    std::vector<int64_t> sizes = activation.sizes().vec();
+    sizes[1] = weight.size(0);
+    const at::Tensor logits = at::empty(sizes, weight.options());
+    cuda::head_forward(described(call->input, weight), floats(bias), floats(logits), current_stream(logits));
+    context->save_for_backward({weight, bias});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return logits;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    variable_list result(4);
+    if (!grads[0].defined()) return result;
+    const auto capsule = context->saved_data["call"].toCapsule();
+    auto& call = static_cast<HeadCall&>(*capsule);
+    const variable_list saved = context->get_saved_variables();
+    const cuda::Head head = described(call.input, saved[0]);
+    const at::Tensor dlogits = grads[0].contiguous(), space = workspace(cuda::head_workspace(head), dlogits);
+    if (context->needs_input_grad(0)) result[0] = at::empty_like(call.input.raw);
+    result[1] = at::empty(saved[0].sizes(), saved[0].options());
+    if (saved[1].defined()) result[2] = at::empty_like(saved[1]);
+    cuda::head_backward(head, floats(dlogits), memory(result[0]), floats(result[1]), floats(result[2]), memory(space),
+                        current_stream(dlogits));
+    call.input = {};
+    return result;
+  }
+};
+
+}  // namespace
+
+std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
+  if (!any_tensor(input).is_cuda() || !own_convolutions_allowed() || !cuda::conv3d_available()) return std::nullopt;
+  if (!is_plain_3x3x3(layer.geometry) || bias_counts(layer, epilogue)) return std::nullopt;
+  const at::Tensor& weight = layer.weight;
+  if (weight.scalar_type() != at::kBFloat16 || !weight.is_contiguous(at::MemoryFormat::ChannelsLast3d))
+    return std::nullopt;
+  std::vector<Input> inputs = inputs_of(input);
+  const Kernel kernel = kernel_for(inputs, layer);
+  if (kernel == Kernel::kNone) return std::nullopt;
+  const ConvCallPtr call = c10::make_intrusive<ConvCall>();
+  const at::Tensor first = inputs[0].activation, second = inputs.size() > 1 ? inputs[1].activation : at::Tensor();
+  for (Input& part : inputs) part.activation.reset();
+  call->inputs = std::move(inputs);
+  call->first_layer = kernel == Kernel::kFirstLayer;
+  call->wants_moments = epilogue.norm.kind != NormKind::kNone && epilogue.dropout.rate == 0 &&
+                        !(epilogue.norm.kind == NormKind::kBatch && !epilogue.norm.training);
+  const at::Tensor values = OwnConv::apply(first, second, weight, call);
+  return RawOutput{values, std::exchange(call->moments, at::Tensor())};
+}
+
+std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
+  const ConvGeometry& g = layer.geometry;
+  const Extent3 ones{1, 1, 1}, none{0, 0, 0};
+  const bool pointwise = g.kernel == ones && g.stride == ones && g.groups == 1 && (!g.padding || *g.padding == none);
+  const bool bare = epilogue.norm.kind == NormKind::kNone && epilogue.activation.kind == Activation::kNone &&
+                    epilogue.dropout.rate == 0 && !epilogue.residual;
+  if (!pointwise || !bare || !any_tensor(input).is_cuda() || layer.weight.scalar_type() != at::kFloat)
+    return std::nullopt;
+  const HeadCallPtr call = c10::make_intrusive<HeadCall>();
+  call->input = input_of(input);
+  if (!is_ours(call->input.raw) || !layer.weight.is_contiguous() ||
+      !cuda::head_available(described(call->input, layer.weight)))
+    return std::nullopt;
+  const at::Tensor activation = std::exchange(call->input.activation, at::Tensor());
+  return OwnHead::apply(activation, layer.weight, layer.bias, call);
+}
+
+}  // namespace vox::ops::fused

@@ -1,0 +1,134 @@
+// The fused path of a GPU, layer by layer and as a small U-Net, against torch in float64 with the same rounded weights.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <random>
+
+#include "ops/feature.h"
+#include "ops/kernel_choice.h"
+
+namespace vox::ops {
+namespace {
+
+using at::Tensor;
+
+double relative_error(const Tensor& value, const Tensor& truth) {
+  const Tensor difference = value.to(at::kCPU, at::kDouble) - truth.to(at::kCPU, at::kDouble);
+  return (difference.norm() / (truth.to(at::kCPU, at::kDouble).norm() + 1e-12)).item<double>();
+}
+
+// A parameter twice: as the engine reads it, and as the truth does.
+struct Twin {
+  Tensor ours, truth;
+};
+
+Twin twin(const Tensor& values, at::ScalarType type) {
+  Tensor ours = values.to(at::kCUDA, type);
+  if (ours.dim() == 5) ours = ours.contiguous(at::MemoryFormat::ChannelsLast3d);
+  return {ours.set_requires_grad(true), ours.detach().to(at::kDouble).set_requires_grad(true)};
+}
+
+struct LayerTwin {
+  Twin weight, gamma, beta;
+  LayerTwin(int64_t in, int64_t out, at::ScalarType type)
+      : weight(twin(at::randn({out, in, 3, 3, 3}) / std::sqrt(27.0 * static_cast<double>(in)), type)),
+        gamma(twin(1 + 0.3 * at::randn({out}), at::kFloat)),
+        beta(twin(0.3 * at::randn({out}), at::kFloat)) {}
+};
+
+Feature run(const LayerTwin& layer, const Feature& input, NormKind norm, const Extent3& stride = {1, 1, 1}) {
+  static const Tensor none;
+  Epilogue epilogue;
+  epilogue.norm = {.kind = norm, .scale = &layer.gamma.ours, .shift = &layer.beta.ours, .groups = 4, .training = true};
+  epilogue.activation = {.kind = Activation::kLeakyRelu, .negative_slope = 0.01};
+  return conv(input, {layer.weight.ours, none, {{3, 3, 3}, stride}}, epilogue);
+}
+
+Tensor norm_truth(const Tensor& raw, const LayerTwin& layer, NormKind norm) {
+  if (norm == NormKind::kGroup) return at::group_norm(raw, 4, layer.gamma.truth, layer.beta.truth, 1e-5);
+  if (norm == NormKind::kBatch)
+    return at::batch_norm(raw, layer.gamma.truth, layer.beta.truth, {}, {}, true, 0.1, 1e-5, false);
+  return at::instance_norm(raw, layer.gamma.truth, layer.beta.truth, {}, {}, true, 0.1, 1e-5, false);
+}
+
+Tensor run_truth(const LayerTwin& layer, const Tensor& input, NormKind norm, int64_t stride = 1) {
+  const Tensor raw = at::conv3d(input, layer.weight.truth, {}, stride, 1);
+  return at::leaky_relu(norm_truth(raw, layer, norm), 0.01);
+}
+
+struct Case {
+  NormKind norm;
+  int64_t filters;
+  at::ScalarType type;
+};
+
+class FusedUNet : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  }
+  void TearDown() override { set_kernel_arch("auto"); }
+};
+
+// Two levels with a skip: the skip has two consumers, one of which reads the raw output and one a materialized one.
+void expect_like_truth(const Case& with, uint64_t seed) {
+  torch::manual_seed(seed);
+  std::mt19937 generator(static_cast<unsigned>(seed));
+  const auto even = [&](int low, int high) { return 2 * std::uniform_int_distribution<int64_t>(low, high)(generator); };
+  const int64_t n = 1 + static_cast<int64_t>(seed % 3), f = with.filters;
+  const Tensor image = at::randn({n, 1, even(4, 12), even(8, 20), even(8, 20)}).to(at::kCUDA, with.type);
+  const Tensor image_truth = image.to(at::kDouble);
+  LayerTwin first(1, f, with.type), second(f, f, with.type), down(f, 2 * f, with.type), up(2 * f, f, with.type),
+      join(2 * f, f, with.type);
+  const Twin head = twin(at::randn({2, f, 1, 1, 1}) / std::sqrt(static_cast<double>(f)), at::kFloat);
+  const Twin bias = twin(at::randn({2}), at::kFloat);
+
+  const Feature entered = Feature::plain(image.contiguous(at::MemoryFormat::ChannelsLast3d));
+  const Feature skip = run(second, run(first, entered, with.norm), with.norm);
+  const Feature below = run(down, skip, with.norm, {2, 2, 2});
+  const Feature raised = upsample(run(up, below, with.norm), {2, 2, 2}, Interpolation::kNearest);
+  const Feature joined = run(join, Feature::concat(raised, skip), with.norm);
+  const Tensor logits = conv(joined, {head.ours, bias.ours, {{1, 1, 1}}}).materialize();
+
+  const Tensor skip_t = run_truth(second, run_truth(first, image_truth, with.norm), with.norm);
+  const Tensor up_t = run_truth(up, run_truth(down, skip_t, with.norm, 2), with.norm);
+  const std::vector<int64_t> full = skip_t.sizes().slice(2).vec();
+  const Tensor joined_t = run_truth(join, at::cat({at::upsample_nearest3d(up_t, full), skip_t}, 1), with.norm);
+  const Tensor logits_t = at::conv3d(joined_t, head.truth, bias.truth);
+
+  ASSERT_EQ(logits.scalar_type(), at::kFloat);
+  const double bound = with.type == at::kHalf ? 6e-3 : 4e-2;
+  EXPECT_LT(relative_error(logits, logits_t), bound);
+  const Tensor direction = at::randn(logits.sizes(), logits.options());
+  (logits * direction).sum().backward();
+  (logits_t * direction.to(at::kDouble)).sum().backward();
+  for (const LayerTwin* layer : {&first, &second, &down, &up, &join}) {
+    EXPECT_LT(relative_error(layer->weight.ours.grad(), layer->weight.truth.grad()), bound);
+    EXPECT_LT(relative_error(layer->gamma.ours.grad(), layer->gamma.truth.grad()), bound);
+    EXPECT_LT(relative_error(layer->beta.ours.grad(), layer->beta.truth.grad()), bound);
+  }
+  EXPECT_LT(relative_error(head.ours.grad(), head.truth.grad()), bound);
+  EXPECT_LT(relative_error(bias.ours.grad(), bias.truth.grad()), bound);
+}
+
+TEST_P(FusedUNet, EqualsFloat64) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  expect_like_truth(GetParam(), seed);
+}
+
+TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  set_kernel_arch("generic");
+  expect_like_truth(GetParam(), seed);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Norms, FusedUNet,
+    testing::Values(Case{NormKind::kInstance, 32, at::kBFloat16}, Case{NormKind::kBatch, 32, at::kBFloat16},
+                    Case{NormKind::kGroup, 32, at::kBFloat16}, Case{NormKind::kInstance, 20, at::kBFloat16},
+                    Case{NormKind::kInstance, 32, at::kHalf}, Case{NormKind::kBatch, 12, at::kHalf}));
+
+}  // namespace
+}  // namespace vox::ops

@@ -1,0 +1,197 @@
+#include <torch/torch.h>
+
+#include "kernels/norm_cuda.h"
+#include "ops/checkpoint.h"
+#include "ops/device.h"
+#include "ops/fused.h"
+#include "ops/fused_cuda.h"
+
+namespace vox::ops::fused {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What forward and backward of one norm share; the tensors here take no part in autograd.
+struct NormCall : torch::CustomClassHolder {
+  cuda::NormRule rule;
+  cuda::Act act;
+  bool frozen = false;  // a batch norm outside training: its statistics are given
+  bool defers = false;
+  at::Tensor running_mean, running_variance, moments;
+  at::Tensor statistics;  // float32 [4, N, C]: mean, rstd, scale, shift
+};
+using NormCallPtr = c10::intrusive_ptr<NormCall>;
+
+cuda::NormState state_of(const at::Tensor& statistics) {
+  float* const all = floats(statistics);
+  const int64_t each = statistics.size(1) * statistics.size(2);
+  return {all, all + each, all + 2 * each, all + 3 * each};
+}
+
+cuda::NormRule rule_with(const NormCall& call, const at::Tensor& gamma, const at::Tensor& beta) {
+  cuda::NormRule rule = call.rule;
+  rule.gamma = floats(gamma);
+  rule.beta = floats(beta);
+  return rule;
+}
+
+cuda::Act act_with(const NormCall& call, const at::Tensor& slope) {
+  cuda::Act act = call.act;
+  act.slopes = floats(slope);
+  return act;
+}
+
+void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule& rule) {
+  const cuda::Shape5 shape = shape_of(raw);
+  const cuda::Stream stream = current_stream(raw);
+  call.statistics = at::empty({4, shape.n, shape.c}, raw.options().dtype(at::kFloat));
+  const cuda::NormState state = state_of(call.statistics);
+  if (call.frozen) {
+    cuda::state_from_running(floats(call.running_mean), floats(call.running_variance), shape, rule, state, stream);
+    return;
+  }
+  if (!call.moments.defined()) {
+    call.moments = at::empty({shape.n, cuda::moment_rows(shape), 3, shape.c}, raw.options().dtype(at::kFloat));
+    cuda::moments(memory(raw), scalar_of(raw), shape, floats(call.moments), stream);
+  }
+  cuda::finish_moments(floats(call.moments), call.moments.size(1), shape, rule, state, stream);
+  call.moments.reset();
+}
+
+struct FusedNorm : torch::autograd::Function<FusedNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const at::Tensor& gamma,
+                            const at::Tensor& beta, const at::Tensor& slope, const at::Tensor& residual,
+                            const NormCallPtr& call) {
+    find_statistics(*call, raw, rule_with(*call, gamma, beta));
+    context->save_for_backward({raw, gamma, slope, residual});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    if (call->defers) return at::empty_strided(raw.sizes(), {0, 0, 0, 0, 0}, raw.options());
+    at::Tensor result = at::empty_like(raw);
+    const cuda::NormState state = state_of(call->statistics);
+    cuda::apply_norm(memory(raw), memory(residual), memory(result), scalar_of(raw), shape_of(raw), state.scale,
+                     state.shift, act_with(*call, slope), current_stream(raw));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    variable_list result(6);
+    if (!grads[0].defined()) return result;
+    const auto capsule = context->saved_data["call"].toCapsule();
+    const auto& call = static_cast<const NormCall&>(*capsule);
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &raw = saved[0], &gamma = saved[1], &slope = saved[2], &residual = saved[3];
+    const at::Tensor dy = channels_last(grads[0]);
+    const cuda::NormGradInput input{memory(dy),           memory(raw),   memory(residual),
+                                    scalar_of(raw),       shape_of(raw), state_of(call.statistics),
+                                    act_with(call, slope)};
+    const cuda::Stream stream = current_stream(raw);
+    const at::TensorOptions options = call.statistics.options();
+    const int64_t n = input.shape.n, c = input.shape.c, terms = slope.defined() ? 3 : 2;
+    const at::Tensor partials = at::empty({n, cuda::norm_grad_rows(input.shape), terms, c}, options);
+    const at::Tensor coefficients = at::empty({3, n, c}, options);
+    if (gamma.defined()) result[1] = at::empty_like(gamma);
+    if (gamma.defined()) result[2] = at::empty_like(gamma);
+    if (slope.defined()) result[3] = at::empty_like(slope);
+    cuda::norm_grad_sums(input, floats(partials), stream);
+    cuda::finish_norm_grad(floats(partials), partials.size(1), input, rule_with(call, gamma, at::Tensor()), call.frozen,
+                           {floats(result[1]), floats(result[2]), floats(result[3]), floats(coefficients)}, stream);
+    result[0] = at::empty_like(raw);
+    if (residual.defined() && context->needs_input_grad(4)) result[4] = at::empty_like(residual);
+    cuda::norm_grad_apply(input, floats(coefficients), memory(result[0]), memory(result[4]), stream);
+    return result;
+  }
+};
+
+struct Materialize : torch::autograd::Function<Materialize> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& activation, const at::Tensor& raw,
+                            const at::Tensor& scale, const at::Tensor& shift, double slope) {
+    at::Tensor result = at::empty(activation.sizes(), raw.options(), at::MemoryFormat::ChannelsLast3d);
+    const cuda::Act act{.kind = slope == 1 ? cuda::ActKind::kNone : cuda::ActKind::kLeakyRelu,
+                        .slope = static_cast<float>(slope)};
+    cuda::apply_norm(memory(raw), nullptr, memory(result), scalar_of(raw), shape_of(raw), floats(scale), floats(shift),
+                     act, current_stream(raw));
+    return result;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0], at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+cuda::Act act_of(const ActivationLayer& layer) {
+  switch (layer.kind) {
+    case Activation::kNone:
+      return {};
+    case Activation::kLeakyRelu:
+      return {.kind = cuda::ActKind::kLeakyRelu, .slope = static_cast<float>(layer.negative_slope)};
+    case Activation::kRelu:
+      return {.kind = cuda::ActKind::kLeakyRelu, .slope = 0};
+    case Activation::kGelu:
+      return {.kind = cuda::ActKind::kGelu};
+    case Activation::kPrelu:
+      return {.kind = cuda::ActKind::kPrelu, .slope_per_channel = layer.slope->numel() > 1};
+    case Activation::kElu:
+      return {.kind = cuda::ActKind::kElu};
+    case Activation::kSilu:
+      return {.kind = cuda::ActKind::kSilu};
+  }
+  return {};
+}
+
+at::Tensor given(const at::Tensor* tensor) {
+  return tensor ? *tensor : at::Tensor();
+}
+
+NormCallPtr make_call(const RawOutput& raw, const Epilogue& epilogue) {
+  const NormLayer& norm = epilogue.norm;
+  NormCallPtr call = c10::make_intrusive<NormCall>();
+  call->rule.epsilon = static_cast<float>(norm.epsilon);
+  call->rule.groups = static_cast<int>(norm.groups);
+  call->act = act_of(epilogue.activation);
+  call->moments = raw.moments;
+  call->defers =
+      !epilogue.residual && (call->act.kind == cuda::ActKind::kNone || call->act.kind == cuda::ActKind::kLeakyRelu);
+  if (norm.kind == NormKind::kGroup) call->rule.over = cuda::NormOver::kGroup;
+  if (norm.kind != NormKind::kBatch) return call;
+  call->rule.over = cuda::NormOver::kBatch;
+  call->frozen = !norm.training;
+  // A segment that runs a second time must not move the running statistics twice.
+  if (norm.running_mean && (!norm.training || !recomputing())) {
+    call->running_mean = norm.running_mean->detach();
+    call->running_variance = norm.running_variance->detach();
+    call->rule.momentum = static_cast<float>(norm.momentum);
+    if (norm.training) {
+      call->rule.running_mean = floats(call->running_mean);
+      call->rule.running_variance = floats(call->running_variance);
+    }
+  }
+  return call;
+}
+
+}  // namespace
+
+bool normalizes(const at::Tensor& raw, const Epilogue& epilogue) {
+  const NormLayer& norm = epilogue.norm;
+  const bool dropped = epilogue.dropout.rate > 0 && !epilogue.dropout.before_norm;
+  const bool full = !norm.scale || norm.scale->scalar_type() == at::kFloat;
+  return norm.kind != NormKind::kNone && !dropped && full && is_ours(raw);
+}
+
+Feature normalize(const RawOutput& raw, const Epilogue& epilogue) {
+  const NormCallPtr call = make_call(raw, epilogue);
+  const at::Tensor residual =
+      epilogue.residual ? channels_last(epilogue.residual->materialize().to(raw.values.scalar_type())) : at::Tensor();
+  const at::Tensor result = FusedNorm::apply(raw.values, given(epilogue.norm.scale), given(epilogue.norm.shift),
+                                             given(epilogue.activation.slope), residual, call);
+  if (!call->defers) return Feature::plain(result);
+  const double slope = call->act.kind == cuda::ActKind::kNone ? 1.0 : static_cast<double>(call->act.slope);
+  return Feature::from(
+      {.values = {},
+       .deferred = Deferred{result, raw.values.detach(), call->statistics[2], call->statistics[3], slope}});
+}
+
+at::Tensor materialize(const Deferred& deferred) {
+  return Materialize::apply(deferred.activation, deferred.raw, deferred.scale, deferred.shift, deferred.slope);
+}
+
+}  // namespace vox::ops::fused

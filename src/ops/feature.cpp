@@ -90,19 +90,27 @@ at::Tensor apply_to(at::Tensor values, const Epilogue& epilogue, bool owned) {
   return activate(values, epilogue.activation, owned);
 }
 
-Feature finish(const at::Tensor& raw, const Epilogue& epilogue, bool owned) {
+Feature finish(fused::RawOutput raw, const Epilogue& epilogue, bool owned) {
   if constexpr (cuda::kCompiledIn) {
-    if (fused::normalizes(raw, epilogue)) {
-      const bool drops = epilogue.dropout.rate > 0;  // before the norm
-      return fused::normalize({.values = drops ? drop(raw, epilogue.dropout) : raw}, epilogue);
+    if (fused::normalizes(raw.values, epilogue)) {
+      if (epilogue.dropout.rate > 0) raw = {.values = drop(raw.values, epilogue.dropout)};  // before the norm
+      return fused::normalize(raw, epilogue);
     }
+    if (raw.bias.defined()) raw.values = raw.values + raw.bias.reshape({1, -1, 1, 1, 1});
   }
-  return Feature::plain(apply_to(raw, epilogue, owned));
+  return Feature::plain(apply_to(raw.values, epilogue, owned));
+}
+
+at::Tensor folded_bias(const ConvLayer& layer, const Epilogue& epilogue) {
+  if constexpr (cuda::kCompiledIn) {
+    if (fused::folds_bias(layer, epilogue)) return layer.bias;
+  }
+  return {};
 }
 
 std::optional<at::Tensor> bias_that_counts(const ConvLayer& layer, const Epilogue& epilogue) {
   const bool cancelled = epilogue.norm.kind == NormKind::kInstance && !epilogue.dropout.before_norm;
-  if (cancelled || !layer.bias.defined()) return std::nullopt;
+  if (cancelled || !layer.bias.defined() || folded_bias(layer, epilogue).defined()) return std::nullopt;
   return layer.bias;
 }
 
@@ -206,9 +214,7 @@ const at::Tensor& Feature::materialize() const {
 Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
   if constexpr (cuda::kCompiledIn) {
     if (const auto logits = fused::head(input, layer, epilogue)) return Feature::plain(*logits);
-    if (const auto raw = fused::convolve(input, layer, epilogue)) {
-      return raw->moments.defined() ? fused::normalize(*raw, epilogue) : finish(raw->values, epilogue, true);
-    }
+    if (const auto raw = fused::convolve(input, layer, epilogue)) return finish(*raw, epilogue, true);
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
@@ -220,7 +226,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw =
       at::conv3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
-  return finish(raw.to(layer.weight.scalar_type()), epilogue, true);
+  return finish({raw.to(layer.weight.scalar_type()), {}, folded_bias(layer, epilogue)}, epilogue, true);
 }
 
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
@@ -236,12 +242,12 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
   const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw = at::conv_transpose3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding),
                                               sizes(g.output_padding), g.groups);
-  return finish(raw.to(layer.weight.scalar_type()), epilogue, true);
+  return finish({raw.to(layer.weight.scalar_type()), {}, folded_bias(layer, epilogue)}, epilogue, true);
 }
 
 Feature apply(const Feature& input, const Epilogue& epilogue) {
   const at::Tensor& values = input.materialize();
-  if (!values.is_meta()) return finish(values, epilogue, false);
+  if (!values.is_meta()) return finish({values, {}, {}}, epilogue, false);
   record_kept(input, tensors_kept(epilogue) + (epilogue.activation.kind != Activation::kNone));
   return input;
 }

@@ -15,12 +15,17 @@ namespace vox::ops::fused {
 struct RawOutput {
   at::Tensor values;
   at::Tensor moments;  // partial sums [N, rows, 3, C] that the convolution left; undefined: none
+  // Left out of the values because a batch norm in training subtracts it again: it moves the running mean alone.
+  at::Tensor bias;
 };
 
 // Our own convolution where there is one and it is expected to win; absent: cuDNN's turn.
 std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue);
 // Logits of a 1x1x1 convolution with float32 weights on half-precision activations.
 std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue);
+
+// Whether the bias may stay out of the convolution and go along as RawOutput::bias.
+bool folds_bias(const ConvLayer& layer, const Epilogue& epilogue);
 
 bool normalizes(const at::Tensor& raw, const Epilogue& epilogue);
 Feature normalize(const RawOutput& raw, const Epilogue& epilogue);

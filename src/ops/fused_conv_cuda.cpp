@@ -139,10 +139,6 @@ bool is_plain_3x3x3(const ConvGeometry& g) {
   return g.kernel == threes && g.stride == ones && g.groups == 1 && (!g.padding || *g.padding == ones);
 }
 
-bool bias_counts(const ConvLayer& layer, const Epilogue& epilogue) {
-  return layer.bias.defined() && (epilogue.norm.kind != NormKind::kInstance || epilogue.dropout.before_norm);
-}
-
 const at::Tensor& any_tensor(const Feature& feature) {
   const Feature::State& state = feature.state();
   if (state.values.defined()) return state.values;
@@ -215,9 +211,18 @@ struct OwnHead : torch::autograd::Function<OwnHead> {
 
 }  // namespace
 
+bool folds_bias(const ConvLayer& layer, const Epilogue& epilogue) {
+  return layer.bias.defined() && epilogue.norm.kind == NormKind::kBatch && epilogue.norm.training &&
+         epilogue.dropout.rate == 0 && layer.weight.is_cuda() && layer.weight.scalar_type() != at::kFloat &&
+         layer.weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast3d;
+}
+
 std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
   if (!any_tensor(input).is_cuda() || !own_convolutions_allowed() || !cuda::conv3d_available()) return std::nullopt;
-  if (!is_plain_3x3x3(layer.geometry) || bias_counts(layer, epilogue)) return std::nullopt;
+  if (!is_plain_3x3x3(layer.geometry)) return std::nullopt;
+  const bool folded = folds_bias(layer, epilogue),
+             dropped = epilogue.norm.kind == NormKind::kInstance && !epilogue.dropout.before_norm;
+  if (layer.bias.defined() && !folded && !dropped) return std::nullopt;
   const at::Tensor& weight = layer.weight;
   if (weight.scalar_type() != at::kBFloat16 || !weight.is_contiguous(at::MemoryFormat::ChannelsLast3d))
     return std::nullopt;
@@ -232,7 +237,7 @@ std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, 
   call->wants_moments = epilogue.norm.kind != NormKind::kNone && epilogue.dropout.rate == 0 &&
                         !(epilogue.norm.kind == NormKind::kBatch && !epilogue.norm.training);
   const at::Tensor values = OwnConv::apply(first, second, weight, call);
-  return RawOutput{values, std::exchange(call->moments, at::Tensor())};
+  return RawOutput{values, std::exchange(call->moments, at::Tensor()), folded ? layer.bias : at::Tensor()};
 }
 
 std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {

@@ -62,9 +62,11 @@ void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const at::Tensor& gamma,
                             const at::Tensor& beta, const at::Tensor& slope, const at::Tensor& residual,
-                            const NormCallPtr& call) {
+                            const at::Tensor& bias, const NormCallPtr& call) {
     find_statistics(*call, raw, rule_with(*call, gamma, beta));
-    context->save_for_backward({raw, gamma, slope, residual});
+    if (bias.defined() && call->running_mean.defined())
+      call->running_mean.add_(bias, static_cast<double>(call->rule.momentum));
+    context->save_for_backward({raw, gamma, slope, residual, bias});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     if (call->defers) return at::empty_strided(raw.sizes(), {0, 0, 0, 0, 0}, raw.options());
     at::Tensor result = at::empty_like(raw);
@@ -75,7 +77,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    variable_list result(6);
+    variable_list result(7);
     if (!grads[0].defined()) return result;
     const auto capsule = context->saved_data["call"].toCapsule();
     const auto& call = static_cast<const NormCall&>(*capsule);
@@ -93,6 +95,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     if (gamma.defined()) result[1] = at::empty_like(gamma);
     if (gamma.defined()) result[2] = at::empty_like(gamma);
     if (slope.defined()) result[3] = at::empty_like(slope);
+    if (saved[4].defined()) result[5] = at::zeros_like(saved[4]);
     cuda::norm_grad_sums(input, floats(partials), stream);
     cuda::finish_norm_grad(floats(partials), partials.size(1), input, rule_with(call, gamma, at::Tensor()), call.frozen,
                            {floats(result[1]), floats(result[2]), floats(result[3]), floats(coefficients)}, stream);
@@ -182,7 +185,7 @@ Feature normalize(const RawOutput& raw, const Epilogue& epilogue) {
   const at::Tensor residual =
       epilogue.residual ? channels_last(epilogue.residual->materialize().to(raw.values.scalar_type())) : at::Tensor();
   const at::Tensor result = FusedNorm::apply(raw.values, given(epilogue.norm.scale), given(epilogue.norm.shift),
-                                             given(epilogue.activation.slope), residual, call);
+                                             given(epilogue.activation.slope), residual, raw.bias, call);
   if (!call->defers) return Feature::plain(result);
   const double slope = call->act.kind == cuda::ActKind::kNone ? 1.0 : static_cast<double>(call->act.slope);
   return Feature::from(

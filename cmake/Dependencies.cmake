@@ -65,8 +65,9 @@ target_link_directories(vox_torch INTERFACE ${TORCH_DIR}/lib)
 target_link_libraries(vox_torch INTERFACE -Wl,--no-as-needed stdc++ -Wl,--as-needed torch torch_cpu c10)
 target_link_options(vox_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib)
 if(EXISTS ${TORCH_DIR}/lib/libtorch_cuda.so)
-  # Nothing refers to libtorch_cuda by name: without this the linker would drop it and no GPU would be found.
-  target_link_libraries(vox_torch INTERFACE -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed)
+  # Nothing refers to libtorch_cuda by name: without this the linker would drop it and no GPU would be found. One item
+  # each, because CMake leaves out the second of two equal ones.
+  target_link_libraries(vox_torch INTERFACE "-Wl,--push-state,--no-as-needed,-ltorch_cuda,--pop-state" c10_cuda)
   # CUDA's own libraries are found through torch's run path when the program starts, and need not be here to link.
   target_link_options(vox_torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()

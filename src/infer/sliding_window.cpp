@@ -233,6 +233,38 @@ void predict_slabs(const std::vector<Network*>& networks, const WindowSource& so
   Computation(networks, source, options, run).run();
 }
 
+at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Tensor& volume,
+                            const SlidingWindowOptions& options) {
+  const at::NoGradGuard no_grad;
+  const Extent3 extent{volume.size(1), volume.size(2), volume.size(3)}, &window = options.window;
+  for (int a = 0; a < 3; ++a) VOX_ASSERT(extent[a] >= window[a]);
+  const std::vector<Variant> variants = variants_of(window, options.augment);
+  std::optional<SlabBlend> blend;
+  at::Tensor result;
+  int64_t taken = 0;
+  for (const Layer& layer : layers_of(extent, options, 0)) {
+    for (size_t first = 0; first < layer.begins.size(); first += static_cast<size_t>(options.batch_size)) {
+      const size_t last = std::min(layer.begins.size(), first + static_cast<size_t>(options.batch_size));
+      std::vector<at::Tensor> windows;
+      for (size_t i = first; i < last; ++i) {
+        const Extent3& begin = layer.begins[i];
+        windows.push_back(
+            volume.narrow(1, begin.z, window.z).narrow(2, begin.y, window.y).narrow(3, begin.x, window.x));
+      }
+      const at::Tensor output =
+          forward_variants(networks, at::stack(windows), variants, options.batch_size).contiguous();
+      if (!blend) {
+        blend.emplace(extent, window, options.blend, output.size(1), volume.device());
+        result = at::empty({output.size(1), extent.z, extent.y, extent.x}, output.options());
+      }
+      for (size_t i = first; i < last; ++i) blend->add(layer.begins[i], output[static_cast<int64_t>(i - first)]);
+    }
+    result.narrow(1, taken, layer.next_z - taken).copy_(blend->take(taken, layer.next_z));
+    taken = layer.next_z;
+  }
+  return result;
+}
+
 int64_t blending_bytes(const WindowSource& source, const SlidingWindowOptions& options, int64_t output_channels) {
   const int64_t slice = source.extent.y * source.extent.x * 4, window = options.window.voxels() * 4;
   const int64_t ring = (output_channels + 1) * std::min(source.extent.z, options.window.z) * slice;

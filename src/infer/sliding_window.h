@@ -3,6 +3,8 @@
 // finished slices written behind it, each by a thread of its own.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -50,6 +52,11 @@ struct SlabRun {
 // The same slices come out, to the bit, wherever the run starts. The window is the rounded one of common_window.
 void predict_slabs(const std::vector<Network*>& networks, const WindowSource& source,
                    const SlidingWindowOptions& options, const SlabRun& run);
+
+// The same of a volume [C, Z, Y, X] that lies on the networks' device and is nowhere smaller than the window; the
+// result [channels, Z, Y, X] stays there.
+at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Tensor& volume,
+                            const SlidingWindowOptions& options);
 
 // Bytes that predict_slabs holds at most, the network's own aside.
 int64_t blending_bytes(const WindowSource& source, const SlidingWindowOptions& options, int64_t output_channels);

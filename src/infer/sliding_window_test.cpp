@@ -112,6 +112,21 @@ WindowSource noise_source(const Extent3& volume, const Extent3& window, std::vec
   return source;
 }
 
+TEST(SlidingWindow, OfAResidentVolumeIsTheSameToTheBit) {
+  const Extent3 volume{21, 12, 17}, window{8, 8, 8};
+  std::vector<float> image;
+  const WindowSource source = noise_source(volume, window, &image);
+  AddsOne network;
+  network.parameters().add({.name = "unused", .shape = {1}});
+  const SlidingWindowOptions options{window, 0.6, Blend::kGaussian, 3};
+  const Logits expected = predict_logits(network, source, options);
+  const at::Tensor resident = at::from_blob(image.data(), {1, volume.z, volume.y, volume.x}, at::kFloat);
+  const at::Tensor found = predict_resident({&network}, resident, options).contiguous();
+  ASSERT_EQ(found.numel(), 2 * volume.voxels());
+  EXPECT_TRUE(std::equal(found.const_data_ptr<float>(), found.const_data_ptr<float>() + found.numel(),
+                         expected.data.as<float>()));
+}
+
 TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
   const Extent3 volume{37, 12, 9}, window{8, 8, 8};
   std::vector<float> image;

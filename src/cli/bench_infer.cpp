@@ -92,6 +92,7 @@ void run(const Arguments& arguments) {
   const std::vector<double> milliseconds = arguments.resident ? time_resident(*network, volume, window, arguments)
                                                               : time_from_memory(*network, source, window, arguments);
   nlohmann::json row = timing_summary("infer", milliseconds);
+  row["times_ms"] = milliseconds;
   row["windows"] = window_begins(source.extent, window.window, window.overlap).size();
   row["mvoxel_per_s"] = static_cast<double>(source.extent.voxels()) / 1e3 / row["median_ms"].get<double>();
   print_results(nlohmann::json::array({row}), arguments.as_json);

@@ -1,0 +1,127 @@
+"""Sliding windows on a GPU beside MONAI's inferer with torch.compile: plain nnU-Net, window 128, overlap 0.5, gaussian,
+bfloat16, volume and result on the GPU, the same weights. First both in float32 on a smaller volume: equal to 1e-4.
+
+The bar: 320^3 in at most 0.5 times the peer's time, 512^3 in at most 0.4. Rounds alternate; a round times each program
+several times after a warm-up, and pairs are formed within it. --csv adds the rows to bench/results/gpu_infer.csv.
+"""
+import argparse
+import csv
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import torch
+from dynamic_network_architectures.architectures.unet import PlainConvUNet
+from monai.inferers import SlidingWindowInferer
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from pairs import compare  # noqa: E402
+
+FILTERS = [32, 64, 128, 256, 320, 320]
+BARS = {320: 0.5, 512: 0.4}
+WINDOW, BATCH = 128, 4
+
+
+def make_network():
+    torch.manual_seed(0)
+    return PlainConvUNet(1, len(FILTERS), FILTERS, torch.nn.Conv3d, 3, [1] + [2] * (len(FILTERS) - 1), 2, 2, 2,
+                         conv_bias=True, norm_op=torch.nn.InstanceNorm3d,
+                         norm_op_kwargs={"eps": 1e-5, "affine": True}, nonlin=torch.nn.LeakyReLU,
+                         nonlin_kwargs={"inplace": True}).cuda().eval()
+
+
+def voxloom(program, folder, side, repeats, *options):
+    command = [program, "bench", "infer", folder / "net.safetensors", folder / f"image{side}.npy", "--device", "cuda",
+               f"inference.window={WINDOW},{WINDOW},{WINDOW}", f"inference.batch_size={BATCH}", "--repeats",
+               str(repeats), "--warm-up", "2", "--json", *options]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"voxloom failed:\n{result.stderr}")
+    return json.loads(result.stdout)[0]
+
+
+def equal_in_float32(network, inferer, program, folder):
+    image = torch.randn(1, 1, 192, 160, 160, device="cuda")
+    np.save(folder / "image0.npy", image[0, 0].cpu().numpy())
+    torch.backends.cudnn.allow_tf32 = False
+    with torch.no_grad():
+        expected = inferer(image, network)[0].cpu().numpy()
+    torch.backends.cudnn.allow_tf32 = True
+    voxloom(program, folder, 0, 1, "training.precision=32", "--output", folder / "ours.npy")
+    return float(np.abs(np.load(folder / "ours.npy") - expected).max())
+
+
+def time_side(network, inferer, arguments, folder, side):
+    image = torch.randn(1, 1, side, side, side, device="cuda")
+    np.save(folder / f"image{side}.npy", image[0, 0].cpu().numpy())
+    compiled = torch.compile(network)
+
+    def peer():
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            inferer(image, compiled)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    peer(), peer()
+    costs = {"voxloom": [], "monai": []}
+    for _ in range(arguments.rounds):
+        row = voxloom(arguments.program, folder, side, arguments.repeats, "training.precision=bf16-mixed",
+                      "--resident")
+        costs["voxloom"] += [milliseconds / 1000 for milliseconds in row["times_ms"]]
+        costs["monai"] += [peer() for _ in range(arguments.repeats)]
+    return compare(costs, "voxloom", "monai")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", default=str(HERE.parent / "build" / "voxloom"))
+    parser.add_argument("--sides", type=int, nargs="+", default=[320, 512])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--csv", action="store_true")
+    parser.add_argument("--commit", default="")
+    arguments = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    network = make_network()
+    inferer = SlidingWindowInferer([WINDOW] * 3, BATCH, 0.5, "gaussian", progress=False)
+    rows, holds = [], True
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        torch.save(network.state_dict(), folder / "net.pt")
+        subprocess.run([arguments.program, "weights", "import", folder / "net.pt", "--output",
+                        folder / "net.safetensors", "data.preprocess=[]"], check=True, capture_output=True)
+        difference = equal_in_float32(network, inferer, arguments.program, folder)
+        holds &= difference <= 1e-4
+        print(f"float32: largest difference {difference:.1e}, at most 1e-4: {difference <= 1e-4}", flush=True)
+        network = network.to(memory_format=torch.channels_last_3d)
+        for side in arguments.sides:
+            result = time_side(network, inferer, arguments, folder, side)
+            high = 1 / result["low"]
+            holds &= high <= BARS.get(side, 1)
+            print(f"{side}^3: voxloom {result['ours'] * 1000:.0f} ms, MONAI compiled {result['peer'] * 1000:.0f} ms, "
+                  f"ratio {1 / result['ratio']:.3f} ({1 / result['high']:.3f} to {high:.3f}, {result['pairs']} pairs), "
+                  f"at most {BARS.get(side, 1)}: {high <= BARS.get(side, 1)}", flush=True)
+            rows.append([f"infer_{side}", round(result["ours"] * 1000, 1), round(result["peer"] * 1000, 1),
+                         round(1 / result["ratio"], 3), round(1 / result["high"], 3), round(high, 3), result["pairs"],
+                         arguments.commit, datetime.date.today().isoformat()])
+    if arguments.csv:
+        path = HERE / "results" / "gpu_infer.csv"
+        new = not path.exists()
+        with open(path, "a", newline="") as file:
+            writer = csv.writer(file)
+            if new:
+                writer.writerow("workload voxloom_ms peer_ms ratio low high pairs commit date".split())
+            writer.writerows(rows)
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

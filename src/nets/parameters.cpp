@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/parameter_ops.h"
 
 namespace vox {
 namespace {
@@ -65,6 +66,7 @@ bool ParameterSet::has_running_statistics() const {
 
 void ParameterSet::make_leaf(Parameter& parameter) {
   parameter.grad.reset();
+  grad_buffers_.clear();
   parameter.master = parameter.master.detach();
   if (is_running(parameter.spec.kind)) {
     parameter.value = parameter.master.clone();
@@ -104,8 +106,45 @@ void ParameterSet::to(at::MemoryFormat format) {
   }
 }
 
+void ParameterSet::make_grad_buffers() {
+  constexpr int64_t kAlignment = 64;  // floats, so that every tensor starts at a line of the cache
+  const auto padded = [](int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; };
+  int64_t total = 0;
+  for (const Parameter& parameter : parameters_)
+    if (is_trained(parameter.spec.kind)) total += padded(parameter.master.numel());
+  const at::Tensor all = at::empty({total}, at::TensorOptions(at::kFloat).device(device()));
+  int64_t offset = 0;
+  for (const Parameter& parameter : parameters_) {
+    at::Tensor& buffer = grad_buffers_.emplace_back();
+    if (!is_trained(parameter.spec.kind)) continue;
+    buffer = all.as_strided(parameter.master.sizes(), parameter.master.strides(), offset);
+    offset += padded(parameter.master.numel());
+  }
+}
+
+const at::Tensor& ParameterSet::grad_buffer(int index) {
+  if (grad_buffers_.empty()) make_grad_buffers();
+  return grad_buffers_[static_cast<size_t>(index)];
+}
+
+void ParameterSet::collect_into_buffers() {
+  std::vector<ops::GradientMove> moves;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    at::Tensor& left = parameter.value.mutable_grad();
+    if (!left.defined()) continue;
+    const at::Tensor& buffer = grad_buffer(static_cast<int>(i));
+    const bool there = left.data_ptr() == buffer.data_ptr();  // whoever made it added to what was there
+    if (!there) moves.push_back({buffer, left, parameter.grad.defined()});
+    parameter.grad = buffer;
+    left.reset();
+  }
+  if constexpr (cuda::kCompiledIn) ops::move_gradients(moves);
+}
+
 void ParameterSet::collect_grads() {
   const at::NoGradGuard no_grad;
+  if (cuda::kCompiledIn && device().is_cuda()) return collect_into_buffers();
   for (Parameter& parameter : parameters_) {
     at::Tensor& left = parameter.value.mutable_grad();
     if (!left.defined()) continue;
@@ -133,8 +172,23 @@ void ParameterSet::zero_grads(ZeroGrads how) {
   }
 }
 
+namespace {
+
+void settle_on_gpu(const std::vector<Parameter>& parameters, const at::Tensor& bad) {
+  std::vector<ops::SettledStatistic> statistics;
+  for (const Parameter& parameter : parameters) {
+    if (!is_running(parameter.spec.kind)) continue;
+    const float step = parameter.spec.kind == ParameterKind::kBatchCount ? 1.0f : 0.0f;
+    statistics.push_back({parameter.value, parameter.master, step});
+  }
+  if constexpr (cuda::kCompiledIn) ops::settle_statistics(statistics, bad);
+}
+
+}  // namespace
+
 void ParameterSet::settle_statistics(const at::Tensor& bad) {
   const at::NoGradGuard no_grad;
+  if (cuda::kCompiledIn && device().is_cuda()) return settle_on_gpu(parameters_, bad);
   const at::Tensor good = bad.reshape({}) == 0;
   for (Parameter& parameter : parameters_) {
     if (!is_running(parameter.spec.kind)) continue;

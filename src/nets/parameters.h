@@ -69,7 +69,10 @@ class ParameterSet {
 
   // After each backward pass: adds what it left into the float32 gradients.
   void collect_grads();
-  // Before a step. kRelease is cheaper; kInPlace keeps the addresses, as a captured graph needs.
+  // On a GPU: where the gradient of a parameter always lies, float32 and laid out as the master; part of one
+  // allocation. What it holds counts only while Parameter::grad is this tensor.
+  const at::Tensor& grad_buffer(int index);
+  // Before a step. kRelease is cheaper; kInPlace keeps the addresses on a CPU too, and zeros.
   enum class ZeroGrads { kRelease, kInPlace };
   void zero_grads(ZeroGrads how = ZeroGrads::kRelease);
 
@@ -85,9 +88,12 @@ class ParameterSet {
 
  private:
   void make_leaf(Parameter& parameter);
+  void make_grad_buffers();
+  void collect_into_buffers();
 
   std::vector<Parameter> parameters_;
   std::map<std::string, int> index_;
+  std::vector<at::Tensor> grad_buffers_;  // of each parameter; empty until one is needed
   at::ScalarType compute_type_ = at::kFloat;
   at::MemoryFormat format_ = at::MemoryFormat::Contiguous;
 };

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "ops/device.h"
 #include "train/ema.h"
 #include "train/optimizer_update.h"
 
@@ -71,6 +72,8 @@ Optimizer::Optimizer(const TrainingOptions& options, ParameterSet& parameters, P
   state.dynamic_scale = precision == Precision::k16Mixed;
   state.scalars = make_scalars(parameters.device(), state.dynamic_scale ? kFirstLossScale : 1.0);
   impl_->on_cpu = parameters.device().is_cpu();
+  VOX_CHECK(impl_->on_cpu || cuda::kCompiledIn,
+            "this build of the program has no kernels for a GPU; build it with the preset gpu, or use --device cpu");
   if (options.ema > 0) parameters.start_ema();
   for (Parameter& parameter : parameters.all()) {
     if (!parameter.spec.cancelled && is_trained(parameter.spec.kind))
@@ -89,7 +92,8 @@ at::Tensor Optimizer::scaled(const at::Tensor& loss) const {
 }
 
 void Optimizer::step() {
-  impl_->on_cpu ? update_cpu(impl_->state) : update_aten(impl_->state);
+  if (impl_->on_cpu) return update_cpu(impl_->state);
+  if constexpr (cuda::kCompiledIn) update_cuda(impl_->state);
 }
 
 const at::Tensor& Optimizer::lr() const {

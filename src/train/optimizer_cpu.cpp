@@ -16,14 +16,6 @@ struct Piece {
   PieceArrays arrays;
 };
 
-// A gradient in another layout than its weight would be read in the wrong order.
-const float* aligned_grad(Parameter& parameter) {
-  if (parameter.grad.strides() != parameter.master.strides() || parameter.grad.scalar_type() != at::kFloat) {
-    parameter.grad = at::empty_like(parameter.master).copy_(parameter.grad);
-  }
-  return parameter.grad.data_ptr<float>();
-}
-
 ShadowType shadow_type(const Parameter& parameter) {
   if (parameter.value.is_same(parameter.master)) return ShadowType::kNone;
   return parameter.value.scalar_type() == at::kBFloat16 ? ShadowType::kBFloat16 : ShadowType::kFloat16;
@@ -142,6 +134,13 @@ void update_scale(const OptimizerScalars& scalars, bool bad) {
 }
 
 }  // namespace
+
+const float* aligned_grad(Parameter& parameter) {
+  if (parameter.grad.strides() != parameter.master.strides() || parameter.grad.scalar_type() != at::kFloat) {
+    parameter.grad = at::empty_like(parameter.master).copy_(parameter.grad);
+  }
+  return parameter.grad.data_ptr<float>();
+}
 
 // The scalars are in the host's memory here: reading them waits for nothing.
 void update_cpu(OptimizerState& state) {

@@ -1,5 +1,5 @@
-// The arithmetic of one optimizer step, twice: plain loops over float32 arrays for the CPU, torch's fused operators for
-// any device. Both leave the same state.
+// The arithmetic of one optimizer step, twice: plain loops over float32 arrays on the CPU, multi-tensor kernels on a
+// GPU. Both leave the same state.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ struct OptimizerState {
   bool dynamic_scale = false;
   OptimizerScalars scalars;
   std::vector<OptimizerSlot> slots;
+  at::Tensor workspace;  // of the kernels on a GPU
 };
 
 // GradScaler's constants.
@@ -36,6 +37,9 @@ constexpr int64_t kScaleGrowthInterval = 2000;
 constexpr double kClipEpsilon = 1e-6;  // as torch's clip_grad_norm_ adds
 
 void update_cpu(OptimizerState& state);
-void update_aten(OptimizerState& state);
+void update_cuda(OptimizerState& state);  // nothing waits for the device
+
+// The gradient, laid out as the weight: another order of elements would be read wrongly.
+const float* aligned_grad(Parameter& parameter);
 
 }  // namespace vox

@@ -1,0 +1,200 @@
+#include "kernels/cldice_cuda.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cuda_device.cuh"
+
+namespace vox {
+
+using namespace cuda;
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kParts = 128;                // of a volume, summed by a block each
+constexpr int64_t kGroupVoxels = 1 << 20;  // fewer do not fill a GPU
+constexpr int kSums = 4;                   // of a volume
+enum Sum { kPredictedInTarget, kPredicted, kTargetInPredicted, kTarget };
+
+int64_t padded(int64_t count) {
+  return (count + 3) / 4 * 4;
+}
+
+struct Group {  // of volumes that are worked on together, and their memory
+  int64_t volumes, voxels;
+  float *probability, *eroded[2], *state, *scratch, *target_skeleton;
+  double* sums;    // [volume][part][sum]
+  float* factors;  // [volume][2]: a and b
+  float* target_factor;
+
+  Group(float* workspace, int64_t volume_count, int64_t volume_voxels) : volumes(volume_count), voxels(volume_voxels) {
+    const int64_t map = padded(volumes * voxels);
+    const auto next = [&](int64_t floats) { return std::exchange(workspace, workspace + padded(floats)); };
+    sums = reinterpret_cast<double*>(next(2 * volumes * kParts * kSums));
+    for (float** place : {&probability, &eroded[0], &eroded[1], &state, &scratch, &target_skeleton}) *place = next(map);
+    factors = next(2 * volumes);
+    target_factor = next(volumes);
+  }
+  static int64_t floats(int64_t volumes, int64_t voxels) {
+    return padded(2 * volumes * kParts * kSums) + 6 * padded(volumes * voxels) + padded(2 * volumes) + padded(volumes);
+  }
+};
+
+int64_t group_volumes(const VolumeBatch& batch) {
+  const int64_t voxels = std::max<int64_t>(1, batch.extent.voxels());
+  const int64_t most = std::min(batch.volumes, most_volumes_cuda(batch.extent));
+  return std::max<int64_t>(1, std::min(most, (kGroupVoxels + voxels - 1) / voxels));
+}
+
+struct Valid {
+  const float* map;
+  int64_t first_volume, channels, voxels;
+  __device__ float at(int64_t volume, int64_t voxel) const {
+    return map == nullptr ? 1 : map[(first_volume + volume) / channels * voxels + voxel];
+  }
+};
+
+// grid: parts, volumes. Voxels of a part follow one another in steps of all threads: the order is always the same.
+struct Span {
+  int64_t volume, begin, step;
+};
+__device__ __forceinline__ Span span_of() {
+  return {blockIdx.y, int64_t{blockIdx.x} * kThreads + threadIdx.x, int64_t{gridDim.x} * kThreads};
+}
+
+__global__ void probabilities(float* out, const float* logits, Valid valid) {
+  const Span span = span_of();
+  for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
+    const int64_t at = span.volume * valid.voxels + i;
+    out[at] = valid.at(span.volume, i) / (1 + expf(-logits[at]));
+  }
+}
+
+__device__ __forceinline__ double sum_of_block(double value) {
+  __shared__ double warps[kThreads / 32];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  double sum = 0;
+  if (threadIdx.x == 0)
+    for (const double warp : warps) sum += warp;
+  __syncthreads();
+  return sum;
+}
+
+// Sums of a skeleton within the other map, and of all of it.
+__global__ void __launch_bounds__(kThreads)
+    skeleton_sums(double* sums, const float* skeleton, const float* other, Valid valid, int first_sum) {
+  const Span span = span_of();
+  float within = 0, all = 0;
+  for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
+    const int64_t at = span.volume * valid.voxels + i;
+    const float value = skeleton[at] * valid.at(span.volume, i);
+    within += value * other[at];
+    all += value;
+  }
+  const double sum_within = sum_of_block(within), sum_all = sum_of_block(all);
+  if (threadIdx.x != 0) return;
+  double* out = sums + (span.volume * kParts + blockIdx.x) * kSums + first_sum;
+  out[0] = sum_within;
+  out[1] = sum_all;
+}
+
+__global__ void finish(float* loss, float* factors, float* target_factor, const double* sums, double smooth) {
+  const int64_t volume = blockIdx.x;
+  __shared__ double total[kSums];
+  if (threadIdx.x < kSums) {
+    double sum = 0;
+    for (int part = 0; part < kParts; ++part) sum += sums[(volume * kParts + part) * kSums + threadIdx.x];
+    total[threadIdx.x] = sum + smooth;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  const double precision = total[kPredictedInTarget] / total[kPredicted],
+               recall = total[kTargetInPredicted] / total[kTarget];
+  const double both = precision + recall;
+  loss[volume] = static_cast<float>(1 - 2 * precision * recall / both);
+  const double of_precision = -2 * recall * recall / (both * both),
+               of_recall = -2 * precision * precision / (both * both);
+  factors[2 * volume] = static_cast<float>(of_precision / total[kPredicted]);
+  factors[2 * volume + 1] = static_cast<float>(-of_precision * precision / total[kPredicted]);
+  target_factor[volume] = static_cast<float>(of_recall / total[kTarget]);
+}
+
+// Adds what comes through the recall; through the sigmoid where there are logits.
+__global__ void finish_gradient(float* grad, Group group, const float* probability, Valid valid, bool logits) {
+  const Span span = span_of();
+  const float factor = group.target_factor[span.volume];
+  for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
+    const int64_t at = span.volume * valid.voxels + i;
+    const float counted = valid.at(span.volume, i), p = probability[at];
+    const float sum = grad[at] + factor * group.target_skeleton[at] * counted;
+    grad[at] = logits ? sum * counted * (p * (1 - p)) : sum;
+  }
+}
+
+class GroupRun {
+ public:
+  GroupRun(const ClDiceInput& input, Group group, int64_t first, Stream stream)
+      : input_(input),
+        group_(group),
+        valid_{input.valid, first, input.channels, group.voxels},
+        offset_(first * group.voxels),
+        grid_{kParts, static_cast<unsigned>(group.volumes)},
+        stream_(stream) {}
+
+  void run(float* loss, float* grad) {
+    if (input_.logits) {
+      probabilities<<<grid_, kThreads, 0, stream_>>>(group_.probability, input_.values + offset_, valid_);
+      check_launch("probabilities");
+    }
+    const float* probability = input_.logits ? group_.probability : input_.values + offset_;
+    const float* target = input_.target + offset_;
+    skeleton_forward(pass(target), group_.target_skeleton, nullptr);
+    sum(group_.target_skeleton, probability, kTargetInPredicted);
+    skeleton_forward(pass(probability), group_.scratch, grad == nullptr ? nullptr : group_.state);
+    sum(group_.scratch, target, kPredictedInTarget);
+    finish<<<static_cast<unsigned>(group_.volumes), 32, 0, stream_>>>(loss, group_.factors, group_.target_factor,
+                                                                      group_.sums, input_.smooth);
+    check_launch("clDice");
+    if (grad == nullptr) return;
+    const OuterGradient outer{target, group_.factors, input_.valid, valid_.first_volume, input_.channels};
+    skeleton_backward(pass(probability), grad + offset_, group_.scratch, group_.state, outer);
+    finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, probability, valid_, input_.logits);
+    check_launch("gradient of clDice");
+  }
+
+ private:
+  SkeletonPass pass(const float* in) const {
+    return {in, {group_.volumes, input_.batch.extent}, input_.options, {group_.eroded[0], group_.eroded[1]}, stream_};
+  }
+  void sum(const float* skeleton, const float* other, int first_sum) {
+    skeleton_sums<<<grid_, kThreads, 0, stream_>>>(group_.sums, skeleton, other, valid_, first_sum);
+    check_launch("sums of a skeleton");
+  }
+
+  const ClDiceInput& input_;
+  Group group_;
+  Valid valid_;
+  int64_t offset_;
+  dim3 grid_;
+  Stream stream_;
+};
+
+}  // namespace
+
+int64_t cldice_workspace(const VolumeBatch& batch) {
+  return Group::floats(group_volumes(batch), batch.extent.voxels());
+}
+
+void cldice_cuda(float* loss, float* grad, const ClDiceInput& input, float* workspace, Stream stream) {
+  VOX_ASSERT(input.batch.extent.voxels() > 0);
+  const int64_t step = group_volumes(input.batch);
+  for (int64_t first = 0; first < input.batch.volumes; first += step) {
+    const int64_t volumes = std::min(step, input.batch.volumes - first);
+    GroupRun(input, Group(workspace, volumes, input.batch.extent.voxels()), first, stream).run(loss + first, grad);
+  }
+}
+
+}  // namespace vox

@@ -62,7 +62,7 @@ target_include_directories(vox_torch SYSTEM INTERFACE ${TORCH_DIR}/include
 target_compile_definitions(vox_torch INTERFACE VOX_TORCH_VERSION="${VOX_TORCH_VERSION}")
 target_link_directories(vox_torch INTERFACE ${TORCH_DIR}/lib)
 # The standard library first: some builds of libtorch export parts of std::filesystem that crash when called.
-target_link_libraries(vox_torch INTERFACE -Wl,--no-as-needed stdc++ -Wl,--as-needed torch torch_cpu c10)
+target_link_libraries(vox_torch INTERFACE "-Wl,--push-state,--no-as-needed,-lstdc++,--pop-state" torch torch_cpu c10)
 target_link_options(vox_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib)
 if(EXISTS ${TORCH_DIR}/lib/libtorch_cuda.so)
   # Nothing refers to libtorch_cuda by name: without this the linker would drop it and no GPU would be found. One item

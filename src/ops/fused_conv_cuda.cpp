@@ -64,14 +64,14 @@ at::Tensor workspace(int64_t bytes, const at::Tensor& like) {
 
 struct ConvCall : torch::CustomClassHolder {
   std::vector<Input> inputs;  // `activation` is undefined here: the call must not keep the graph that owns it alive
-  bool first_layer = false, wants_moments = false;
+  bool first_layer = false, wants_moments = false, inputs_learn = false;
   at::Tensor moments;
 };
 using ConvCallPtr = c10::intrusive_ptr<ConvCall>;
 
 struct OwnConv : torch::autograd::Function<OwnConv> {
-  // The two activations take part for their gradients alone; the second may be undefined.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& first, const at::Tensor&,
+  // The two activations take part for their gradients alone.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& first, const std::optional<at::Tensor>&,
                             const at::Tensor& weight, const ConvCallPtr& call) {
     std::vector<int64_t> sizes = first.sizes().vec();
     sizes[1] = weight.size(0);
@@ -103,8 +103,8 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
     const at::Tensor weight = context->get_saved_variables()[0];
     const at::Tensor dy = channels_last(grads[0]);
     const cuda::Conv3d conv = described(call.inputs, dy, dy.size(1));
-    if (context->needs_input_grad(0) || context->needs_input_grad(1)) add_input_gradients(call, conv, weight, result);
-    if (context->needs_input_grad(2)) result[2] = weight_gradient(call, conv, weight);
+    if (call.inputs_learn) add_input_gradients(call, conv, weight, result);
+    if (weight.requires_grad()) result[2] = weight_gradient(call, conv, weight);
     call.inputs.clear();  // a node outlives its backward; what it read need not
     return result;
   }
@@ -165,6 +165,7 @@ Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
 
 struct HeadCall : torch::CustomClassHolder {
   Input input;  // without `activation`
+  bool input_learns = false;
 };
 using HeadCallPtr = c10::intrusive_ptr<HeadCall>;
 
@@ -181,10 +182,10 @@ cuda::Head described(const Input& input, const at::Tensor& weight) {
 
 struct OwnHead : torch::autograd::Function<OwnHead> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& activation, const at::Tensor& weight,
-                            const at::Tensor& bias, const HeadCallPtr& call) {
+                            const std::optional<at::Tensor>& given_bias, const HeadCallPtr& call) {
     std::vector<int64_t> sizes = activation.sizes().vec();
     sizes[1] = weight.size(0);
-    const at::Tensor logits = at::empty(sizes, weight.options());
+    const at::Tensor logits = at::empty(sizes, weight.options()), bias = given_bias.value_or(at::Tensor());
     cuda::head_forward(described(call->input, weight), floats(bias), floats(logits), current_stream(logits));
     context->save_for_backward({weight, bias});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
@@ -199,7 +200,7 @@ struct OwnHead : torch::autograd::Function<OwnHead> {
     const variable_list saved = context->get_saved_variables();
     const cuda::Head head = described(call.input, saved[0]);
     const at::Tensor dlogits = grads[0].contiguous(), space = workspace(cuda::head_workspace(head), dlogits);
-    if (context->needs_input_grad(0)) result[0] = at::empty_like(call.input.raw);
+    if (call.input_learns) result[0] = at::empty_like(call.input.raw);
     result[1] = at::empty(saved[0].sizes(), saved[0].options());
     if (saved[1].defined()) result[2] = at::empty_like(saved[1]);
     cuda::head_backward(head, floats(dlogits), memory(result[0]), floats(result[1]), floats(result[2]), memory(space),
@@ -230,8 +231,12 @@ std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, 
   const Kernel kernel = kernel_for(inputs, layer);
   if (kernel == Kernel::kNone) return std::nullopt;
   const ConvCallPtr call = c10::make_intrusive<ConvCall>();
-  const at::Tensor first = inputs[0].activation, second = inputs.size() > 1 ? inputs[1].activation : at::Tensor();
-  for (Input& part : inputs) part.activation.reset();
+  const at::Tensor first = inputs[0].activation;
+  const std::optional<at::Tensor> second = inputs.size() > 1 ? std::optional(inputs[1].activation) : std::nullopt;
+  for (Input& part : inputs) {
+    call->inputs_learn |= part.activation.requires_grad();
+    part.activation.reset();
+  }
   call->inputs = std::move(inputs);
   call->first_layer = kernel == Kernel::kFirstLayer;
   call->wants_moments = epilogue.norm.kind != NormKind::kNone && epilogue.dropout.rate == 0 &&
@@ -254,7 +259,9 @@ std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, con
       !cuda::head_available(described(call->input, layer.weight)))
     return std::nullopt;
   const at::Tensor activation = std::exchange(call->input.activation, at::Tensor());
-  return OwnHead::apply(activation, layer.weight, layer.bias, call);
+  call->input_learns = activation.requires_grad();
+  const std::optional<at::Tensor> bias = layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
+  return OwnHead::apply(activation, layer.weight, bias, call);
 }
 
 }  // namespace vox::ops::fused

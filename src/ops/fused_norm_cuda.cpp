@@ -17,11 +17,19 @@ struct NormCall : torch::CustomClassHolder {
   cuda::NormRule rule;
   cuda::Act act;
   bool frozen = false;  // a batch norm outside training: its statistics are given
-  bool defers = false;
+  bool defers = false, residual_learns = false;
   at::Tensor running_mean, running_variance, moments;
   at::Tensor statistics;  // float32 [4, N, C]: mean, rstd, scale, shift
 };
 using NormCallPtr = c10::intrusive_ptr<NormCall>;
+
+using OptionalTensor = std::optional<at::Tensor>;  // what autograd wants for an argument that may be absent
+at::Tensor given(const OptionalTensor& tensor) {
+  return tensor ? *tensor : at::Tensor();
+}
+OptionalTensor if_given(const at::Tensor* tensor) {
+  return tensor && tensor->defined() ? OptionalTensor(*tensor) : std::nullopt;
+}
 
 cuda::NormState state_of(const at::Tensor& statistics) {
   float* const all = floats(statistics);
@@ -60,19 +68,18 @@ void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule
 }
 
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const at::Tensor& gamma,
-                            const at::Tensor& beta, const at::Tensor& slope, const at::Tensor& residual,
-                            const at::Tensor& bias, const NormCallPtr& call) {
-    find_statistics(*call, raw, rule_with(*call, gamma, beta));
-    if (bias.defined() && call->running_mean.defined())
-      call->running_mean.add_(bias, static_cast<double>(call->rule.momentum));
-    context->save_for_backward({raw, gamma, slope, residual, bias});
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const OptionalTensor& gamma,
+                            const OptionalTensor& beta, const OptionalTensor& slope, const OptionalTensor& residual,
+                            const OptionalTensor& bias, const NormCallPtr& call) {
+    find_statistics(*call, raw, rule_with(*call, given(gamma), given(beta)));
+    if (bias && call->running_mean.defined()) call->running_mean.add_(*bias, static_cast<double>(call->rule.momentum));
+    context->save_for_backward({raw, given(gamma), given(slope), given(residual), given(bias)});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     if (call->defers) return at::empty_strided(raw.sizes(), {0, 0, 0, 0, 0}, raw.options());
     at::Tensor result = at::empty_like(raw);
     const cuda::NormState state = state_of(call->statistics);
-    cuda::apply_norm(memory(raw), memory(residual), memory(result), scalar_of(raw), shape_of(raw), state.scale,
-                     state.shift, act_with(*call, slope), current_stream(raw));
+    cuda::apply_norm(memory(raw), memory(given(residual)), memory(result), scalar_of(raw), shape_of(raw), state.scale,
+                     state.shift, act_with(*call, given(slope)), current_stream(raw));
     return result;
   }
 
@@ -100,7 +107,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     cuda::finish_norm_grad(floats(partials), partials.size(1), input, rule_with(call, gamma, at::Tensor()), call.frozen,
                            {floats(result[1]), floats(result[2]), floats(result[3]), floats(coefficients)}, stream);
     result[0] = at::empty_like(raw);
-    if (residual.defined() && context->needs_input_grad(4)) result[4] = at::empty_like(residual);
+    if (call.residual_learns) result[4] = at::empty_like(residual);
     cuda::norm_grad_apply(input, floats(coefficients), memory(result[0]), memory(result[4]), stream);
     return result;
   }
@@ -141,10 +148,6 @@ cuda::Act act_of(const ActivationLayer& layer) {
   return {};
 }
 
-at::Tensor given(const at::Tensor* tensor) {
-  return tensor ? *tensor : at::Tensor();
-}
-
 NormCallPtr make_call(const RawOutput& raw, const Epilogue& epilogue) {
   const NormLayer& norm = epilogue.norm;
   NormCallPtr call = c10::make_intrusive<NormCall>();
@@ -182,10 +185,13 @@ bool normalizes(const at::Tensor& raw, const Epilogue& epilogue) {
 
 Feature normalize(const RawOutput& raw, const Epilogue& epilogue) {
   const NormCallPtr call = make_call(raw, epilogue);
-  const at::Tensor residual =
-      epilogue.residual ? channels_last(epilogue.residual->materialize().to(raw.values.scalar_type())) : at::Tensor();
-  const at::Tensor result = FusedNorm::apply(raw.values, given(epilogue.norm.scale), given(epilogue.norm.shift),
-                                             given(epilogue.activation.slope), residual, raw.bias, call);
+  OptionalTensor residual;
+  if (epilogue.residual) {
+    residual = channels_last(epilogue.residual->materialize().to(raw.values.scalar_type()));
+    call->residual_learns = residual->requires_grad();
+  }
+  const at::Tensor result = FusedNorm::apply(raw.values, if_given(epilogue.norm.scale), if_given(epilogue.norm.shift),
+                                             if_given(epilogue.activation.slope), residual, if_given(&raw.bias), call);
   if (!call->defers) return Feature::plain(result);
   const double slope = call->act.kind == cuda::ActKind::kNone ? 1.0 : static_cast<double>(call->act.slope);
   return Feature::from(

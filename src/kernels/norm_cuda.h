@@ -28,7 +28,7 @@ struct NormRule {
 };
 
 // A pass leaves one row of partial sums for each of `rows` parts of a sample; what makes them may choose how many.
-// Moments: (count, mean, M2) of each channel, [n][rows][3][c] float32.
+// Moments: (count, mean, M2) of each channel, [n][rows][3][c] float32; a part without values is three zeros.
 int64_t moment_rows(const Shape5& shape);
 void moments(const void* x, Scalar type, const Shape5& shape, float* partials, Stream stream);
 
@@ -44,7 +44,7 @@ void finish_moments(const float* partials, int64_t rows, const Shape5& shape, co
 void state_from_running(const float* mean, const float* variance, const Shape5& shape, const NormRule& rule,
                         const NormState& state, Stream stream);
 
-// y = act(x * scale + shift + residual); scale and shift null: 1 and 0; residual null: none.
+// y = act(x * scale + shift + residual); scale and shift null: 1 and 0; residual null: none. y may be x or residual.
 void apply_norm(const void* x, const void* residual, void* y, Scalar type, const Shape5& shape, const float* scale,
                 const float* shift, const Act& act, Stream stream);
 
@@ -62,7 +62,8 @@ struct NormGradInput {
 int64_t norm_grad_rows(const Shape5& shape);
 void norm_grad_sums(const NormGradInput& input, float* partials, Stream stream);
 // Second: dgamma, dbeta, dslope (null where not wanted; dslope as long as the slopes) and, per [n][c], the coefficients
-// of dx = a * dz + b * x + c, as coefficients[3][n][c]. `frozen`: the statistics did not depend on x (b = c = 0).
+// of dx = a * dz + b * x + c, as coefficients[3][n][c] (always written). `frozen`: the statistics did not depend on x
+// (b = c = 0).
 struct NormGradResult {
   float* dgamma = nullptr;
   float* dbeta = nullptr;
@@ -72,6 +73,7 @@ struct NormGradResult {
 void finish_norm_grad(const float* partials, int64_t rows, const NormGradInput& input, const NormRule& rule,
                       bool frozen, const NormGradResult& result, Stream stream);
 // Third: dx, and dresidual = dz where wanted (null: not). Either may be the memory of dy. dx null: only dresidual.
+// coefficients null: dx = dz, as where there is no norm.
 void norm_grad_apply(const NormGradInput& input, const float* coefficients, void* dx, void* dresidual, Stream stream);
 
 }  // namespace vox::cuda

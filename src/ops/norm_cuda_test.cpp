@@ -1,0 +1,401 @@
+#include "kernels/norm_cuda.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+namespace vox::cuda {
+namespace {
+
+struct Case {
+  Shape5 shape;
+  at::ScalarType type = at::kBFloat16;
+  NormOver over = NormOver::kInstance;
+  int groups = 1;
+  ActKind act = ActKind::kNone;
+  bool residual = false, affine = true, slope_per_channel = false, frozen = false, aligned = true;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.shape.n << "x" << c.shape.z << "x" << c.shape.y << "x" << c.shape.x << "x" << c.shape.c << " "
+             << c.type << " over " << int(c.over) << " groups " << c.groups << " act " << int(c.act) << " residual "
+             << c.residual << " affine " << c.affine << " slopes " << c.slope_per_channel << " frozen " << c.frozen
+             << " aligned " << c.aligned;
+}
+
+Scalar scalar_of(at::ScalarType type) {
+  return type == at::kFloat ? Scalar::kFloat32 : type == at::kHalf ? Scalar::kFloat16 : Scalar::kBFloat16;
+}
+
+at::TensorOptions floats() {
+  return at::TensorOptions(at::kCUDA).dtype(at::kFloat);
+}
+at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
+  return at::full(sizes, NAN, floats().dtype(type));
+}
+at::Tensor filled(const Shape5& s, at::ScalarType type, bool aligned = true) {
+  const at::Tensor memory = at::randn({s.count() + 1}, floats()).to(type);
+  return memory.slice(0, aligned ? 0 : 1, s.count() + (aligned ? 0 : 1)).view({s.n, s.z, s.y, s.x, s.c});
+}
+// As torch orders the axes, in double.
+at::Tensor truth(const at::Tensor& memory) {
+  return memory.to(at::kDouble).permute({0, 4, 1, 2, 3}).contiguous();
+}
+double error(const at::Tensor& ours, const at::Tensor& theirs) {
+  const at::Tensor difference = ours.to(at::kDouble) - theirs;
+  return (difference.norm() / (theirs.norm() + 1e-30)).item<double>();
+}
+
+// A norm layer with memory for everything that the kernels write.
+struct Layer {
+  explicit Layer(const Case& c) : on(c) {
+    const Shape5& s = c.shape;
+    x = filled(s, c.type, c.aligned) * 2 + 0.5;
+    if (!c.aligned) x = filled(s, c.type, false);
+    dy = filled(s, c.type);
+    if (c.residual) residual = filled(s, c.type);
+    if (c.affine) gamma = at::rand({s.c}, floats()) + 0.5, beta = at::randn({s.c}, floats());
+    if (c.act == ActKind::kPrelu) slopes = at::rand({c.slope_per_channel ? s.c : 1}, floats());
+    running_mean = at::randn({s.c}, floats());
+    running_variance = at::rand({s.c}, floats()) + 0.5;
+    state = poisoned({4, s.n, s.c});
+    coefficients = poisoned({3, s.n, s.c});
+    dgamma = poisoned({s.c}), dbeta = poisoned({s.c}), dslope = poisoned({c.slope_per_channel ? s.c : 1});
+    y = poisoned(x.sizes(), c.type), dx = poisoned(x.sizes(), c.type), dresidual = poisoned(x.sizes(), c.type);
+    moment_partials = poisoned({s.n, moment_rows(s), 3, s.c});
+    grad_partials = poisoned({s.n, norm_grad_rows(s), c.act == ActKind::kPrelu ? 3 : 2, s.c});
+  }
+
+  static float* floats_of(const at::Tensor& t) { return t.defined() ? t.data_ptr<float>() : nullptr; }
+  static void* data_of(const at::Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
+  Act act() const { return {on.act, 0.1f, floats_of(slopes), on.slope_per_channel}; }
+  NormRule rule() const {
+    NormRule rule{on.over, on.groups, 1e-5f, floats_of(gamma), floats_of(beta)};
+    if (on.over == NormOver::kBatch && !on.frozen) {
+      rule.running_mean = floats_of(running_mean);
+      rule.running_variance = floats_of(running_variance);
+    }
+    return rule;
+  }
+  NormState norm_state() const {
+    float* const memory = state.data_ptr<float>();
+    const int64_t plane = on.shape.n * on.shape.c;
+    return {memory, memory + plane, memory + 2 * plane, memory + 3 * plane};
+  }
+  void forward() const {
+    const Scalar type = scalar_of(on.type);
+    if (on.frozen) {
+      state_from_running(floats_of(running_mean), floats_of(running_variance), on.shape, rule(), norm_state(), nullptr);
+    } else {
+      moments(x.data_ptr(), type, on.shape, floats_of(moment_partials), nullptr);
+      finish_moments(floats_of(moment_partials), moment_rows(on.shape), on.shape, rule(), norm_state(), nullptr);
+    }
+    const NormState s = norm_state();
+    apply_norm(x.data_ptr(), data_of(residual), y.data_ptr(), type, on.shape, s.scale, s.shift, act(), nullptr);
+  }
+  NormGradInput grad_input() const {
+    return {dy.data_ptr(), x.data_ptr(), data_of(residual), scalar_of(on.type), on.shape, norm_state(), act()};
+  }
+  void backward() const {
+    norm_grad_sums(grad_input(), floats_of(grad_partials), nullptr);
+    finish_norm_grad(floats_of(grad_partials), norm_grad_rows(on.shape), grad_input(), rule(), on.frozen,
+                     {floats_of(dgamma), floats_of(dbeta), floats_of(dslope), floats_of(coefficients)}, nullptr);
+    norm_grad_apply(grad_input(), floats_of(coefficients), dx.data_ptr(), dresidual.data_ptr(), nullptr);
+  }
+
+  Case on;
+  at::Tensor x, dy, residual, gamma, beta, slopes, running_mean, running_variance;
+  at::Tensor state, coefficients, dgamma, dbeta, dslope, y, dx, dresidual, moment_partials, grad_partials;
+};
+
+at::Tensor normed(const Case& c, const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta,
+                  at::Tensor& running_mean, at::Tensor& running_variance) {
+  switch (c.over) {
+    case NormOver::kInstance:
+      if (!c.frozen) return at::instance_norm(x, gamma, beta, {}, {}, true, 0.1, 1e-5, false);
+      break;
+    case NormOver::kGroup:
+      return at::group_norm(x, c.groups, gamma, beta, 1e-5, false);
+    case NormOver::kBatch:
+      break;
+  }
+  return at::batch_norm(x, gamma, beta, running_mean, running_variance, !c.frozen, 0.1, 1e-5, false);
+}
+
+at::Tensor activated(const Case& c, const at::Tensor& z, const at::Tensor& slopes) {
+  switch (c.act) {
+    case ActKind::kNone:
+      return z;
+    case ActKind::kLeakyRelu:
+      return at::leaky_relu(z, 0.1);
+    case ActKind::kPrelu:
+      return at::prelu(z, slopes);
+    case ActKind::kGelu:
+      return at::gelu(z);
+    case ActKind::kElu:
+      return at::elu(z);
+    case ActKind::kSilu:
+      return at::silu(z);
+  }
+  return {};
+}
+
+at::Tensor leaf(const at::Tensor& values) {
+  return values.defined() ? values.to(at::kDouble).detach().clone().set_requires_grad(true) : at::Tensor();
+}
+
+void compare(const Case& c) {
+  SCOPED_TRACE(testing::Message() << c);
+  const Layer layer(c);
+  const at::Tensor x = leaf(truth(layer.x)), gamma = leaf(layer.gamma), beta = leaf(layer.beta);
+  const at::Tensor residual = c.residual ? leaf(truth(layer.residual)) : at::Tensor(), slopes = leaf(layer.slopes);
+  at::Tensor mean = layer.running_mean.to(at::kDouble), variance = layer.running_variance.to(at::kDouble);
+  at::Tensor z = normed(c, x, gamma, beta, mean, variance);
+  if (c.residual) z = z + residual;
+  // Which side of a kink a value lies on is beyond float32 where it is this near.
+  const at::Tensor near = (z.detach().abs() < 1e-4).permute({0, 2, 3, 4, 1});
+  if (c.act == ActKind::kLeakyRelu || c.act == ActKind::kPrelu) layer.dy.masked_fill_(near, 0);
+  const at::Tensor y = activated(c, z, slopes);
+  y.backward(truth(layer.dy));
+  layer.forward();
+  layer.backward();
+  const double rounding = c.type == at::kFloat ? 1e-5 : c.type == at::kHalf ? 6e-4 : 4e-3, summed = 1e-5;
+  EXPECT_LT(error(truth(layer.y), y.detach()), rounding);
+  EXPECT_LT(error(truth(layer.dx), x.grad()), rounding);
+  if (c.residual) EXPECT_LT(error(truth(layer.dresidual), residual.grad()), rounding);
+  // Sums of terms of both signs: the error is measured by their size, as the sum may be near 0.
+  const double terms = std::sqrt(static_cast<double>(c.shape.count()));
+  if (c.affine) {
+    const double size = layer.dy.to(at::kDouble).norm().item<double>();
+    EXPECT_LT((layer.dbeta.to(at::kDouble) - beta.grad()).norm().item<double>(), summed * size);
+    EXPECT_LT((layer.dgamma.to(at::kDouble) - gamma.grad()).norm().item<double>(), summed * size);
+  }
+  if (c.act == ActKind::kPrelu)
+    EXPECT_LT((layer.dslope.to(at::kDouble) - slopes.grad()).norm().item<double>(), summed * 2 * terms);
+  if (c.over == NormOver::kBatch && !c.frozen) {
+    EXPECT_LT(error(layer.running_mean, mean), summed);
+    EXPECT_LT(error(layer.running_variance, variance), summed);
+  }
+}
+
+class Random {
+ public:
+  Random() {
+    const char* const given = std::getenv("VOXLOOM_SEED");
+    seed = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+    engine_.seed(seed);
+    torch::manual_seed(seed);
+  }
+  int64_t operator()(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+  bool coin() { return (*this)(0, 1) == 1; }
+  unsigned seed = 0;
+
+ private:
+  std::mt19937 engine_;
+};
+
+constexpr ActKind kActs[] = {ActKind::kNone, ActKind::kLeakyRelu, ActKind::kPrelu,
+                             ActKind::kGelu, ActKind::kElu,       ActKind::kSilu};
+
+Case random_case(Random& random) {
+  constexpr int64_t kChannels[] = {1, 2, 3, 5, 8, 12, 13, 16, 24, 32, 40, 48, 64, 96, 128, 320, 333, 512, 1000, 1024};
+  Case c;
+  c.shape.c = kChannels[random(0, 19)];
+  const int64_t longest = c.shape.c < 100 ? 24 : 9;
+  // At least 8 voxels: of two, a norm leaves a gradient of nothing but rounding.
+  c.shape = {random(1, 7), random(1, longest), random(1, longest), random(8, longest), c.shape.c};
+  c.type = random.coin() ? at::kBFloat16 : random.coin() ? at::kHalf : at::kFloat;
+  c.residual = random.coin(), c.affine = random.coin(), c.slope_per_channel = random.coin();
+  c.aligned = random(0, 7) != 0;
+  return c;
+}
+
+TEST(NormCuda, ForwardAndBackwardAreTorchsInDouble) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Random random;
+  SCOPED_TRACE(testing::Message() << "VOXLOOM_SEED=" << random.seed);
+  for (const NormOver over : {NormOver::kInstance, NormOver::kBatch, NormOver::kGroup}) {
+    for (const ActKind act : kActs) {
+      for (int trial = 0; trial < 8; ++trial) {
+        Case c = random_case(random);
+        c.over = over, c.act = act;
+        c.frozen = over == NormOver::kBatch && trial == 0;
+        while (over == NormOver::kGroup && (c.groups = int(random(1, c.shape.c)), c.shape.c % c.groups != 0)) {
+        }
+        compare(c);
+      }
+    }
+  }
+}
+
+TEST(NormCuda, LargeVolumesAndManyRows) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(1);
+  compare({.shape = {2, 64, 65, 67, 32}, .act = ActKind::kLeakyRelu, .residual = true});
+  compare({.shape = {3, 96, 40, 64, 24}, .over = NormOver::kBatch, .act = ActKind::kPrelu});
+  compare({.shape = {1, 100, 100, 101, 20}, .type = at::kFloat, .over = NormOver::kGroup, .groups = 5});
+}
+
+// What has no norm: the activation alone, its gradient, and the sum of it that a bias wants.
+TEST(NormCuda, AnActivationWithoutANorm) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(2);
+  for (const ActKind act : kActs) {
+    Case c{.shape = {2, 5, 6, 7, 40}, .type = at::kFloat, .act = act, .affine = false};
+    const Layer layer(c);
+    const at::Tensor x = leaf(truth(layer.x)), slopes = leaf(layer.slopes);
+    const at::Tensor y = activated(c, x, slopes);
+    y.backward(truth(layer.dy));
+    apply_norm(layer.x.data_ptr(), nullptr, layer.y.data_ptr(), Scalar::kFloat32, c.shape, nullptr, nullptr,
+               layer.act(), nullptr);
+    NormGradInput input = layer.grad_input();
+    input.state = {};
+    norm_grad_sums(input, Layer::floats_of(layer.grad_partials), nullptr);
+    finish_norm_grad(Layer::floats_of(layer.grad_partials), norm_grad_rows(c.shape), input, {}, false,
+                     {nullptr, Layer::floats_of(layer.dbeta), nullptr, Layer::floats_of(layer.coefficients)}, nullptr);
+    norm_grad_apply(input, Layer::floats_of(layer.coefficients), layer.dx.data_ptr(), nullptr, nullptr);
+    norm_grad_apply(input, nullptr, layer.dresidual.data_ptr(), nullptr, nullptr);
+    EXPECT_LT(error(truth(layer.y), y.detach()), 1e-5);
+    EXPECT_LT(error(truth(layer.dx), x.grad()), 1e-5);
+    EXPECT_TRUE(at::equal(layer.dx, layer.dresidual));
+    EXPECT_LT(error(layer.dbeta, x.grad().sum({0, 2, 3, 4})), 1e-4);
+  }
+}
+
+TEST(NormCuda, GradientsMayOverwriteWhatTheyCameFrom) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(3);
+  const Layer layer({.shape = {2, 9, 10, 11, 32}, .act = ActKind::kLeakyRelu});
+  layer.forward();
+  layer.backward();
+  float* const coefficients = Layer::floats_of(layer.coefficients);
+  norm_grad_apply(layer.grad_input(), coefficients, layer.dy.data_ptr(), nullptr, nullptr);
+  EXPECT_TRUE(at::equal(layer.dy, layer.dx));
+}
+
+// One pass of float32 squares would leave nothing of a variance of 1 beside a mean of 1000.
+TEST(NormCuda, AMeanFarFromZeroLeavesTheVarianceRight) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(4);
+  for (const int64_t channels : {13, 32}) {
+    Layer layer({.shape = {2, 64, 64, 64, channels}, .type = at::kFloat});
+    layer.x = filled(layer.on.shape, at::kFloat) + 1000;
+    layer.forward();
+    const at::Tensor x = truth(layer.x);
+    const at::Tensor variance = x.var({2, 3, 4}, false);
+    EXPECT_LT(error(layer.state[1], (variance + 1e-5).rsqrt()), 1e-5);
+    EXPECT_LT((layer.state[0].to(at::kDouble) - x.mean({2, 3, 4})).abs().max().item<double>(), 1e-4);
+  }
+}
+
+TEST(NormCuda, OneVoxelIsItsOwnMean) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const Layer layer({.shape = {3, 1, 1, 1, 17}, .type = at::kFloat});
+  layer.forward();
+  layer.backward();
+  EXPECT_LT((layer.y - layer.beta).abs().max().item<float>(), 1e-3);
+  EXPECT_LT(layer.dx.abs().max().item<float>(), 1e-2);
+}
+
+TEST(NormCuda, ValuesThatAreNotFiniteReachTheSums) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Random random;
+  SCOPED_TRACE(testing::Message() << "VOXLOOM_SEED=" << random.seed);
+  for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    for (const bool first : {true, false}) {
+      const Layer layer({.shape = {2, 12, 13, 14, 32}, .act = ActKind::kLeakyRelu});
+      const int64_t voxel = first ? 0 : random(1, 12 * 13 * 14 - 1);
+      layer.x.view({2, -1, 32})[1][voxel][7].fill_(bad);
+      layer.dy.view({2, -1, 32})[1][voxel][9].fill_(bad);
+      layer.forward();
+      layer.backward();
+      EXPECT_FALSE(std::isfinite(layer.state[2][1][7].item<float>()));
+      EXPECT_FALSE(std::isfinite(layer.dgamma[7].item<float>()));
+      EXPECT_FALSE(std::isfinite(layer.dbeta[9].item<float>()));
+      EXPECT_TRUE(std::isfinite(layer.state[2][0][7].item<float>()));
+      EXPECT_TRUE(std::isfinite(layer.dbeta[8].item<float>()));
+    }
+  }
+}
+
+TEST(NormCuda, AHundredAndFiftyRunsGiveTheSameBits) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(5);
+  for (const int64_t channels : {24, 32}) {
+    const Layer layer({.shape = {2, 48, 48, 48, channels}, .act = ActKind::kPrelu, .residual = true});
+    std::vector<at::Tensor> outputs{layer.state, layer.coefficients, layer.dgamma, layer.dbeta, layer.dslope, layer.dx},
+        first;
+    for (int run = 0; run < 150; ++run) {
+      layer.forward();
+      layer.backward();
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (run == 0) first.push_back(outputs[i].clone());
+        ASSERT_TRUE(at::equal(outputs[i], first[i])) << "run " << run << " output " << i;
+      }
+    }
+  }
+}
+
+// Each sample's statistics are the same bits in whatever batch it is.
+TEST(NormCuda, StatisticsOfASampleDoNotDependOnTheBatch) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Layer batch({.shape = {3, 20, 21, 22, 32}}), alone({.shape = {1, 20, 21, 22, 32}});
+  alone.x = batch.x.slice(0, 2, 3).contiguous();
+  alone.gamma = batch.gamma, alone.beta = batch.beta;
+  batch.forward();
+  alone.forward();
+  EXPECT_TRUE(at::equal(alone.state.select(1, 0), batch.state.select(1, 2)));
+}
+
+void time(const char* name, const Case& c, double tensors, const std::function<void()>& run) {
+  constexpr int kRuns = 60;
+  for (int i = 0; i < 5; ++i) run();
+  torch::cuda::synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRuns; ++i) run();
+  torch::cuda::synchronize();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns;
+  const double bytes = tensors * 2 * static_cast<double>(c.shape.count());
+  std::printf("%-28s %dx%dx%d^3 %8.4f ms %6.2f TB/s\n", name, int(c.shape.n), int(c.shape.c), int(c.shape.z),
+              seconds * 1e3, bytes / seconds / 1e12);
+}
+
+TEST(NormCuda, DISABLED_Timing) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  constexpr int64_t kSizes[][3] = {{2, 32, 128}, {2, 64, 64}, {2, 128, 32}, {2, 320, 8}, {7, 32, 128}};
+  for (const auto& [n, channels, size] : kSizes) {
+    Case c{.shape = {n, size, size, size, channels}, .act = ActKind::kLeakyRelu};
+    const Layer layer(c);
+    const NormState state = layer.norm_state();
+    float* const moment = Layer::floats_of(layer.moment_partials);
+    float* const grad = Layer::floats_of(layer.grad_partials);
+    float* const coefficients = Layer::floats_of(layer.coefficients);
+    const NormGradResult result{Layer::floats_of(layer.dgamma), Layer::floats_of(layer.dbeta), nullptr, coefficients};
+    const int64_t rows = moment_rows(c.shape);
+    const Scalar type = Scalar::kBFloat16;
+    layer.forward();
+    time("copy (at::copy_)", c, 2, [&] { layer.y.copy_(layer.x); });
+    time("moments", c, 1, [&] { moments(layer.x.data_ptr(), type, c.shape, moment, nullptr); });
+    time("finish_moments", c, 0, [&] { finish_moments(moment, rows, c.shape, layer.rule(), state, nullptr); });
+    time("apply", c, 2, [&] {
+      apply_norm(layer.x.data_ptr(), nullptr, layer.y.data_ptr(), type, c.shape, state.scale, state.shift, layer.act(),
+                 nullptr);
+    });
+    time("apply + residual", c, 3, [&] {
+      apply_norm(layer.x.data_ptr(), layer.dy.data_ptr(), layer.y.data_ptr(), type, c.shape, state.scale, state.shift,
+                 layer.act(), nullptr);
+    });
+    time("grad sums", c, 2, [&] { norm_grad_sums(layer.grad_input(), grad, nullptr); });
+    time("finish_norm_grad", c, 0,
+         [&] { finish_norm_grad(grad, rows, layer.grad_input(), layer.rule(), false, result, nullptr); });
+    time("grad apply", c, 3,
+         [&] { norm_grad_apply(layer.grad_input(), coefficients, layer.dx.data_ptr(), nullptr, nullptr); });
+  }
+}
+
+}  // namespace
+}  // namespace vox::cuda

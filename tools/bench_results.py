@@ -6,6 +6,7 @@ import subprocess
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = "bench/results"
+SCORES = "recipes.csv"  # of tools/recipe_scores.py: no speeds
 COLUMNS = ["benchmark", "case", "ours", "peer", "ratio", "low", "high", "pairs", "bar", "verdict", "commit", "date",
            "machine"]
 
@@ -61,14 +62,14 @@ def texts_of(source):
     if path.is_file():
         return {str(path): path.read_text()}
     if path.is_dir():
-        found = {str(file): file.read_text() for file in sorted(path.glob("*.csv"))}
+        found = {str(file): file.read_text() for file in sorted(path.glob("*.csv")) if file.name != SCORES}
         if not found:
             raise SystemExit(f"{source}: no .csv file in this folder")
         return found
     listed = git("ls-tree", "--name-only", source, f"{RESULTS}/")
     if listed.returncode != 0:
         raise SystemExit(f"{source}: neither a file, nor a folder, nor a revision of this repository")
-    names = [name for name in listed.stdout.split("\n") if name.endswith(".csv")]
+    names = [name for name in listed.stdout.split("\n") if name.endswith(".csv") and not name.endswith(f"/{SCORES}")]
     if not names:
         raise SystemExit(f"{source}: this revision has no {RESULTS}/*.csv")
     return {f"{source}:{name}": git("show", f"{source}:{name}").stdout for name in names}

@@ -1,0 +1,82 @@
+"""Scores of the recipes: measured at toy size, kept as rows, shown in the READMEs by a script."""
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import PROGRAM, REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "tools"))
+import recipe_scores  # noqa: E402
+
+
+def entry(run, dose, dvh, commit="abc1234", case="", recipe="openkbp_dose/best", options=""):
+    return {"recipe": recipe, "case": case, "run": run, "scores": {"dose score (Gy)": dose, "DVH score (Gy)": dvh},
+            "steps": 2400, "training_s": 61.5, "options": options, "machine": "a GPU, 16 CPUs", "commit": commit,
+            "date": "2026-01-02"}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "recipes" / "openkbp_dose").mkdir(parents=True)
+    readme = tmp_path / "recipes" / "openkbp_dose" / "README.md"
+    readme.write_text(f"# dose\n\n{recipe_scores.BEGIN}\n{recipe_scores.END}\nafter\n")
+    monkeypatch.setattr(recipe_scores, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(recipe_scores, "RESULTS", tmp_path / "recipes.csv")
+
+    def record(*entries, check=False):
+        file = tmp_path / "scores.json"
+        file.write_text(json.dumps(entries))
+        arguments = type("Arguments", (), {"files": [file] if entries else [], "check": check})
+        return recipe_scores.record(arguments), readme.read_text()
+
+    return record
+
+
+def test_rows_and_tables_follow_what_was_measured(place, tmp_path):
+    assert place()[1].count("Not measured yet") == 1
+    place(entry("seed 0", 9, 9, commit="older"))
+    status, text = place(entry("seed 0", 3.1, 1.9), entry("seed 1", 3.3, 2.0), entry("seed 2", 3.2, 1.8))
+    assert status == 0 and text.endswith("after\n")
+    assert "| seed 1 | 3.300 | 2.000 | 2,400 | 62 |" in text
+    assert "| mean of 3 (least to greatest) | 3.200 (3.100 to 3.300) | 1.900 (1.800 to 2.000) | 2,400 | 62 |" in text
+    assert "a GPU, 16 CPUs; commit abc1234, 2026-01-02." in text and "older" not in text, "of the newest commit only"
+    with (tmp_path / "recipes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 and rows[-1]["score"] == "DVH score (Gy)" and float(rows[-1]["value"]) == 1.8
+
+
+def test_a_stale_table_is_noticed(place, tmp_path):
+    place(entry("seed 0", 3.1, 1.9))
+    assert place(check=True)[0] == 0
+    path = tmp_path / "recipes.csv"
+    path.write_text(path.read_text().replace("3.1", "3.05"))
+    status, text = place(check=True)
+    assert status == 1 and "3.100" in text, "it only checks"
+
+
+def test_cases_are_lines_of_their_own(place):
+    seeds = [entry(f"seed {seed}", 3 + seed, 2, case=case) for seed in (0, 1) for case in ("plain", "+ term")]
+    text = place(*seeds)[1]
+    assert "| plain | 3.500 (3.000 to 4.000) |" in text and "| + term |" in text and "| seed 0 |" not in text
+
+
+def test_the_readmes_have_the_scores_of_the_results():
+    result = subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "record", "--check"],
+                            capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_a_recipe_is_measured_from_training_to_score(tmp_path):
+    subprocess.run([PROGRAM, "synth", "scroll", tmp_path / "data", "--count", "12", "--size", "32", "--seed", "4"],
+                   check=True, capture_output=True)
+    toy = ["training.max_epochs=1", "training.iterations_per_epoch=2", "training.precision=32", "model.filters=2,2,2,2",
+           "data.patch_size=32", "training.warmup_steps=1", "data.num_workers=1", "system.num_cpus=2"]
+    subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "measure", "scroll_surface/terms",
+                    "--program", PROGRAM, "--data", tmp_path / "data", "--output", tmp_path / "scores.json", "--folder",
+                    tmp_path / "runs", "--runs", "2", *toy], check=True, capture_output=True)
+    plain, term = json.loads((tmp_path / "scores.json").read_text())
+    assert (plain["case"], term["case"], plain["steps"], plain["run"]) == ("bce + dice", "+ cldice", 2, "seed 0")
+    assert all(0 <= value <= 1 for value in [*plain["scores"].values(), *term["scores"].values()])
+    assert plain["options"] == " ".join(toy)

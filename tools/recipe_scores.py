@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Scores of the recipes on real data.
+
+    tools/recipe_scores.py measure openkbp_dose/best --data provided-data --output scores.json [key=value ...]
+    tools/recipe_scores.py record scores.json ...   rows into bench/results/recipes.csv, tables into the READMEs
+    tools/recipe_scores.py record --check           exit 1 where a README's table is stale; changes nothing
+
+`measure` trains the recipe once for each seed or fold, predicts with the average of the last weights (nothing is
+selected), evaluates, and writes what came out after each of them. It needs nothing but Python and the program
+(`--program`, the environment variable VOXLOOM, or build/voxloom).
+"""
+import argparse
+import csv
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "bench" / "results" / "recipes.csv"
+COLUMNS = ["recipe", "case", "run", "score", "value", "steps", "training_s", "options", "machine", "commit", "date"]
+BEGIN, END = "<!-- scores: tools/recipe_scores.py writes these lines -->", "<!-- end of scores -->"
+
+SEEDS = [("", f"seed {seed}", [f"training.seed={seed}"]) for seed in range(3)]
+FOLDS = [("", f"fold {fold}", [f"training.fold={fold}"]) for fold in range(5)]
+SURFACE = {"score": "score", "topo": "topo", "surface_dice": "surface_dice", "voi": "voi"}
+BASE_TERMS = ["{name: bce}", "{name: dice}"]
+TOPOLOGY_TERMS = {
+    "cldice": "{name: cldice, iterations: 3, deep_supervision: false}",
+    "skeleton_recall": "{name: skeleton_recall, deep_supervision: false}",
+    "morph_skeleton": "{name: morph_skeleton, weight: 0.2, iterations: 3, deep_supervision: false}",
+    "surface_distance": "{name: surface_distance, weight: 0.2, tau: 2, deep_supervision: false}",
+    "topology": "{name: topology, weight: 0.05, dimensions: [0, 2], every: 4, start_step: 200, deep_supervision: false}",
+}
+
+
+def with_terms():
+    """Every topology term added to the same two, each with three seeds."""
+    cases = {"bce + dice": BASE_TERMS, **{f"+ {name}": [*BASE_TERMS, term] for name, term in TOPOLOGY_TERMS.items()}}
+    return [(case, f"seed {seed}", [f"training.seed={seed}", f"loss.terms=[{', '.join(terms)}]"])
+            for seed in range(3) for case, terms in cases.items()]
+
+
+class Measurement:
+    """One recipe: what it is run with, and how its predictions are scored."""
+
+    def __init__(self, runs, split, score, options=()):
+        self.runs, self.split, self.score, self.options = runs, split, score, list(options)
+
+
+def score_dose(program, predictions, data):
+    mean = evaluated(program, "dose", predictions, data / "validation-pats")
+    return {"dose score (Gy)": mean["dose_score"], "DVH score (Gy)": mean["dvh_score"]}
+
+
+def score_hippocampus(program, predictions, data):
+    mean = evaluated(program, "segmentation", predictions, data / "labels", "--keep-going")
+    return {"Dice": mean["dice"], "Dice of 1": mean["classes"]["1"]["dice"], "Dice of 2": mean["classes"]["2"]["dice"]}
+
+
+def score_mitochondria(program, predictions, data):
+    prediction, objects = predictions / "vnc_test.tif", predictions / "objects.tif"
+    foreground = evaluated(program, "segmentation", prediction, f"{data}/vnc_test.h5:mito")
+    called(program, "convert", prediction, objects, "--postprocess",
+           "[{name: remove_small, min_voxels: 100}, {name: watershed}]")
+    apart = evaluated(program, "instances", objects, f"{data}/vnc_test.h5:objects")
+    return {"Jaccard": foreground["iou"], "Dice": foreground["dice"],
+            **{name: apart[name] for name in ("ap50", "pq", "voi_split", "voi_merge")}}
+
+
+def score_surface(program, predictions, data):
+    mean = evaluated(program, "surface", predictions, data / "train_labels", "--ignore-label", "2", "--keep-going")
+    return {shown: mean[name] for name, shown in SURFACE.items()}
+
+
+NO_VALIDATION = "validation.every=0"
+MEASUREMENTS = {
+    "openkbp_dose/best": Measurement(SEEDS, "validation", score_dose),
+    "openkbp_dose/reference": Measurement(SEEDS, "validation", score_dose,
+                                          [NO_VALIDATION, "inference.submission=openkbp"]),
+    "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
+    "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
+    "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
+    "scroll_surface/terms": Measurement(with_terms(), "validation", score_surface, [NO_VALIDATION]),
+}
+
+
+def called(program, *arguments, keep_going=False):
+    result = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+    if result.returncode != 0 and not keep_going:
+        raise SystemExit(f"`voxloom {' '.join(map(str, arguments))}` ended with {result.returncode}:\n"
+                         f"{result.stderr[-2000:]}")
+    return result.stdout
+
+
+def evaluated(program, task, prediction, reference, *more):
+    text = called(program, "evaluate", "--task", task, "--prediction", prediction, "--reference", reference, *more,
+                  "--json", keep_going="--keep-going" in more)
+    return json.loads(text)["mean"]
+
+
+def machine():
+    cpus = f"{len(os.sched_getaffinity(0))} CPUs"
+    try:
+        found = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True,
+                               text=True, check=True).stdout.strip().splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        found = []
+    return f"{found[0]}, {cpus}" if found else cpus
+
+
+def recipe_file(name):
+    path = REPOSITORY / "recipes" / f"{name}.yaml"
+    if not path.exists() or name not in MEASUREMENTS:
+        raise SystemExit(f"{name} is no recipe that is measured; known: {' '.join(MEASUREMENTS)}")
+    return path
+
+
+def train_and_score(arguments, measurement, chosen, folder):
+    case, run, options = chosen
+    path = recipe_file(arguments.recipe)
+    started = time.monotonic()
+    called(arguments.program, "train", path, f"data.root={arguments.data}", *measurement.options, *options,
+           *arguments.options, "--run", folder)
+    seconds = time.monotonic() - started
+    predictions = folder / "predictions"
+    called(arguments.program, "predict", folder / "checkpoints" / "last.safetensors", "--split", measurement.split,
+           "--output", predictions)
+    scores = measurement.score(arguments.program, predictions, arguments.data)
+    status, record = (json.loads((folder / name).read_text()) for name in ("status.json", "run.json"))
+    return {"recipe": arguments.recipe, "case": case, "run": run, "scores": scores, "steps": status["step"],
+            "training_s": round(seconds, 1), "options": " ".join(arguments.options), "machine": machine(), "commit": arguments.commit or record["commit"],
+            "date": datetime.date.today().isoformat()}
+
+
+def measure(arguments):
+    measurement, done = MEASUREMENTS[arguments.recipe], []
+    runs = measurement.runs[:arguments.runs] if arguments.runs else measurement.runs
+    for number, chosen in enumerate(runs[arguments.first:], arguments.first):
+        folder = arguments.folder / f"{arguments.recipe.replace('/', '-')}-{number}"
+        done.append(train_and_score(arguments, measurement, chosen, folder))
+        arguments.output.write_text(json.dumps(done, indent=1))
+        print(json.dumps(done[-1]), flush=True)
+
+
+def read_rows():
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append_rows(files):
+    rows = read_rows()
+    for path in files:
+        for entry in json.loads(path.read_text()):
+            shared = {name: str(entry[name]) for name in COLUMNS if name in entry}
+            rows += [{**shared, "score": name, "value": f"{value:.6g}"} for name, value in entry["scores"].items()]
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def newest(rows):
+    """The last row of each run and score, of the newest commit and machine that the recipe was measured with."""
+    if not rows:
+        return []
+    wanted = (rows[-1]["commit"], rows[-1]["machine"], rows[-1]["date"])
+    kept = {(row["case"], row["run"], row["score"]): row for row in rows
+            if (row["commit"], row["machine"], row["date"]) == wanted}
+    return list(kept.values())
+
+
+def spread(values):
+    """Mean, and where there are several the least and the greatest."""
+    mean = f"{statistics.mean(values):.3f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.3f} to {max(values):.3f})"
+
+
+def line_of(name, rows, scores):
+    cells = [spread([float(row["value"]) for row in rows if row["score"] == score]) for score in scores]
+    seconds = {(row["case"], row["run"]): float(row["training_s"]) for row in rows}
+    steps = sorted({int(row["steps"]) for row in rows})
+    return (f"| {name} | {' | '.join(cells)} | {', '.join(f'{count:,}' for count in steps)} | "
+            f"{statistics.mean(seconds.values()):.0f} |")
+
+
+def table(recipe, rows):
+    scores = list(dict.fromkeys(row["score"] for row in rows))
+    lines = [f"| `{recipe.split('/')[1]}.yaml` | {' | '.join(scores)} | steps | training (s) |",
+             "|---" * (len(scores) + 3) + "|"]
+    for case in dict.fromkeys(row["case"] for row in rows):
+        of_case = [row for row in rows if row["case"] == case]
+        runs = list(dict.fromkeys(row["run"] for row in of_case))
+        if not case:
+            lines += [line_of(run, [row for row in of_case if row["run"] == run], scores) for run in runs]
+        if case or len(runs) > 1:
+            lines.append(line_of(case or f"mean of {len(runs)} (least to greatest)", of_case, scores))
+    row = rows[0]
+    options = f" with `{row['options']}`" if row["options"] else ""
+    note = (f"{row['machine']}; commit {row['commit']}, {row['date']}{options}. Seconds are of the whole command "
+            "`voxloom train`, reading included.")
+    return "\n".join([*lines, "", note])
+
+
+def tables(folder, rows):
+    named = dict.fromkeys(row["recipe"] for row in rows if row["recipe"].startswith(f"{folder}/"))
+    return "\n\n".join(table(name, newest([row for row in rows if row["recipe"] == name])) for name in named)
+
+
+def renewed(text, place, lines):
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise SystemExit(f"{place} must have one line {BEGIN} and one line {END}")
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{lines or 'Not measured yet.'}\n\n{END}{rest.split(END)[1]}"
+
+
+def record(arguments):
+    if arguments.files:
+        append_rows(arguments.files)
+    stale, rows = [], read_rows()
+    for readme in sorted((REPOSITORY / "recipes").glob("*/README.md")):
+        old = readme.read_text()
+        new = renewed(old, readme, tables(readme.parent.name, rows))
+        if new == old:
+            continue
+        stale.append(readme)
+        if not arguments.check:
+            readme.write_text(new)
+    for readme in stale if arguments.check else []:
+        print(f"{readme}: its scores are not those of {RESULTS}; run tools/recipe_scores.py record")
+    return 1 if arguments.check and stale else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("measure", epilog="key=value ...: options of every run")
+    one.add_argument("recipe", choices=list(MEASUREMENTS))
+    one.add_argument("--data", type=lambda text: pathlib.Path(text).resolve(), required=True)
+    one.add_argument("--output", type=pathlib.Path, required=True, help="JSON, written anew after each run")
+    one.add_argument("--folder", type=pathlib.Path, default=REPOSITORY / "runs", help="gets the runs")
+    one.add_argument("--program", default=os.environ.get("VOXLOOM", REPOSITORY / "build" / "voxloom"))
+    one.add_argument("--commit", default="", help="of the sources, where the program was built of later ones than it says")
+    one.add_argument("--first", type=int, default=0, help="number of the first run")
+    one.add_argument("--runs", type=int, default=0, help="stop before this number; 0 is all")
+    two = commands.add_parser("record")
+    two.add_argument("files", nargs="*", type=pathlib.Path, help="what measure wrote")
+    two.add_argument("--check", action="store_true")
+    arguments, arguments.options = parser.parse_known_args()
+    for word in arguments.options:
+        if word.startswith("-") or "=" not in word or arguments.command != "measure":
+            parser.error(f"unknown argument: {word}")
+    return measure(arguments) if arguments.command == "measure" else record(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -36,11 +36,12 @@ struct LayerTwin {
         beta(twin(0.3 * at::randn({out}), at::kFloat)) {}
 };
 
-Feature run(const LayerTwin& layer, const Feature& input, NormKind norm, const Extent3& stride = {1, 1, 1}) {
+Feature run(const LayerTwin& layer, const Feature& input, const Case& with, const Extent3& stride = {1, 1, 1}) {
   static const Tensor none;
   Epilogue epilogue;
-  epilogue.norm = {.kind = norm, .scale = &layer.gamma.ours, .shift = &layer.beta.ours, .groups = 4, .training = true};
-  epilogue.activation = {.kind = Activation::kLeakyRelu, .negative_slope = 0.01};
+  epilogue.norm = {
+      .kind = with.norm, .scale = &layer.gamma.ours, .shift = &layer.beta.ours, .groups = 4, .training = true};
+  if (with.slope != 1) epilogue.activation = {.kind = Activation::kLeakyRelu, .negative_slope = with.slope};
   return conv(input, {layer.weight.ours, none, {{3, 3, 3}, stride}}, epilogue);
 }
 
@@ -51,15 +52,16 @@ Tensor norm_truth(const Tensor& raw, const LayerTwin& layer, NormKind norm) {
   return at::instance_norm(raw, layer.gamma.truth, layer.beta.truth, {}, {}, true, 0.1, 1e-5, false);
 }
 
-Tensor run_truth(const LayerTwin& layer, const Tensor& input, NormKind norm, int64_t stride = 1) {
+Tensor run_truth(const LayerTwin& layer, const Tensor& input, const Case& with, int64_t stride = 1) {
   const Tensor raw = at::conv3d(input, layer.weight.truth, {}, stride, 1);
-  return at::leaky_relu(norm_truth(raw, layer, norm), 0.01);
+  return at::leaky_relu(norm_truth(raw, layer, with.norm), with.slope);
 }
 
 struct Case {
   NormKind norm;
   int64_t filters;
   at::ScalarType type;
+  double slope;  // of the leaky ReLU; 1: none
 };
 
 class FusedUNet : public testing::TestWithParam<Case> {
@@ -84,21 +86,23 @@ void expect_like_truth(const Case& with, uint64_t seed) {
   const Twin bias = twin(at::randn({2}), at::kFloat);
 
   const Feature entered = Feature::plain(image.contiguous(at::MemoryFormat::ChannelsLast3d));
-  const Feature skip = run(second, run(first, entered, with.norm), with.norm);
-  const Feature below = run(down, skip, with.norm, {2, 2, 2});
-  const Feature raised = upsample(run(up, below, with.norm), {2, 2, 2}, Interpolation::kNearest);
-  const Feature joined = run(join, Feature::concat(raised, skip), with.norm);
+  const Feature skip = run(second, run(first, entered, with), with);
+  const Feature below = run(down, skip, with, {2, 2, 2});
+  const Feature raised = upsample(run(up, below, with), {2, 2, 2}, Interpolation::kNearest);
+  const Feature joined = run(join, Feature::concat(raised, skip), with);
   const Tensor logits = conv(joined, {head.ours, bias.ours, {{1, 1, 1}}}).materialize();
 
-  const Tensor skip_t = run_truth(second, run_truth(first, image_truth, with.norm), with.norm);
-  const Tensor up_t = run_truth(up, run_truth(down, skip_t, with.norm, 2), with.norm);
+  const Tensor skip_t = run_truth(second, run_truth(first, image_truth, with), with);
+  const Tensor up_t = run_truth(up, run_truth(down, skip_t, with, 2), with);
   const std::vector<int64_t> full = skip_t.sizes().slice(2).vec();
-  const Tensor joined_t = run_truth(join, at::cat({at::upsample_nearest3d(up_t, full), skip_t}, 1), with.norm);
+  const Tensor joined_t = run_truth(join, at::cat({at::upsample_nearest3d(up_t, full), skip_t}, 1), with);
   const Tensor logits_t = at::conv3d(joined_t, head.truth, bias.truth);
 
   ASSERT_EQ(logits.scalar_type(), at::kFloat);
-  const double bound = with.type == at::kHalf ? 6e-3 : 4e-2;
-  EXPECT_LT(relative_error(logits, logits_t), bound);
+  // Rounding moves some values over the kink of the activation, and each such voxel's gradient is wrong as a whole: of
+  // a share p of voxels the root of p. Where there is no kink, only rounding itself is left.
+  const double rounding = with.type == at::kHalf ? 6e-3 : 4e-2, bound = with.slope == 1 ? rounding : 6 * rounding;
+  EXPECT_LT(relative_error(logits, logits_t), rounding);
   const Tensor direction = at::randn(logits.sizes(), logits.options());
   (logits * direction).sum().backward();
   (logits_t * direction.to(at::kDouble)).sum().backward();
@@ -126,9 +130,10 @@ TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
 
 INSTANTIATE_TEST_SUITE_P(
     Norms, FusedUNet,
-    testing::Values(Case{NormKind::kInstance, 32, at::kBFloat16}, Case{NormKind::kBatch, 32, at::kBFloat16},
-                    Case{NormKind::kGroup, 32, at::kBFloat16}, Case{NormKind::kInstance, 20, at::kBFloat16},
-                    Case{NormKind::kInstance, 32, at::kHalf}, Case{NormKind::kBatch, 12, at::kHalf}));
+    testing::Values(Case{NormKind::kInstance, 32, at::kBFloat16, 0.01}, Case{NormKind::kInstance, 32, at::kBFloat16, 1},
+                    Case{NormKind::kBatch, 32, at::kBFloat16, 1}, Case{NormKind::kGroup, 32, at::kBFloat16, 1},
+                    Case{NormKind::kInstance, 20, at::kBFloat16, 1}, Case{NormKind::kInstance, 32, at::kHalf, 1},
+                    Case{NormKind::kBatch, 12, at::kHalf, 1}, Case{NormKind::kBatch, 12, at::kHalf, 0.2}));
 
 }  // namespace
 }  // namespace vox::ops

@@ -202,7 +202,8 @@ def table(recipe, rows):
         if case or len(runs) > 1:
             lines.append(line_of(case or f"mean of {len(runs)} (least to greatest)", of_case, scores))
     row = rows[0]
-    options = f" with `{row['options']}`" if row["options"] else ""
+    given = [f"`{options}`" for options in dict.fromkeys(row["options"] for row in rows) if options]
+    options = f" with {' and '.join(given)}" if given else ""
     note = (f"{row['machine']}; commit {row['commit']}, {row['date']}{options}. Seconds are of the whole command "
             "`voxloom train`, reading included.")
     return "\n".join([*lines, "", note])

@@ -17,6 +17,13 @@ double relative_error(const Tensor& value, const Tensor& truth) {
   return (difference.norm() / (truth.to(at::kCPU, at::kDouble).norm() + 1e-12)).item<double>();
 }
 
+struct Case {
+  NormKind norm;
+  int64_t filters;
+  at::ScalarType type;
+  double slope;  // of the leaky ReLU; 1: none
+};
+
 // A parameter twice: as the engine reads it, and as the truth does.
 struct Twin {
   Tensor ours, truth;
@@ -56,13 +63,6 @@ Tensor run_truth(const LayerTwin& layer, const Tensor& input, const Case& with, 
   const Tensor raw = at::conv3d(input, layer.weight.truth, {}, stride, 1);
   return at::leaky_relu(norm_truth(raw, layer, with.norm), with.slope);
 }
-
-struct Case {
-  NormKind norm;
-  int64_t filters;
-  at::ScalarType type;
-  double slope;  // of the leaky ReLU; 1: none
-};
 
 class FusedUNet : public testing::TestWithParam<Case> {
  protected:

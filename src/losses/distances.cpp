@@ -25,8 +25,8 @@ class SurfaceDistance : public Loss {
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
     const at::Tensor inside = t > 0.5;
-    const at::Tensor outside_far = ops::distance_to(inside, options_.tau) / options_.tau;
-    const at::Tensor inside_deep = ops::distance_to(inside.logical_not(), options_.tau) / options_.tau;
+    const at::Tensor distance = ops::signed_distance(inside, options_.tau) / options_.tau;
+    const at::Tensor outside_far = distance.relu(), inside_deep = distance.neg().relu_();
     return mean_of_valid(outside_far * p + inside_deep * (t - p * inside), input.valid);
   }
   bool batch_wise(bool partial) const override { return partial; }
@@ -80,8 +80,7 @@ class HausdorffDt : public Loss {
  private:
   // Distance to the border from either side, to the power; an empty mask has no border and weighs nothing.
   at::Tensor to_border(const at::Tensor& mask) const {
-    const at::Tensor either =
-        ops::distance_to(mask, options_.limit) + ops::distance_to(mask.logical_not(), options_.limit);
+    const at::Tensor either = ops::signed_distance(mask, options_.limit).abs();
     const at::Tensor any = mask.flatten(2).any(2).view({mask.size(0), mask.size(1), 1, 1, 1});
     return either.pow(options_.alpha) * any;
   }

@@ -40,6 +40,7 @@ class ClDice : public Loss {
   ClDice(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
+    if (!options_.batch && ops::has_fused_cldice(input.logits)) return fused(input);
     const auto [p, t] = regions_of(input, options_.background);
     const at::Tensor of_p = skeleton_of(p, options_, input), of_t = skeleton_of(t, options_, input);
     const std::vector<int64_t> summed = options_.summed();
@@ -51,6 +52,16 @@ class ClDice : public Loss {
   bool batch_wise(bool) const override { return options_.batch; }
 
  private:
+  at::Tensor fused(const LossInput& input) const {
+    ops::ClDiceOptions options{.skeleton = options_.kernel(), .smooth = options_.smooth, .logits = false};
+    options.logits = input.logits.size(1) == 1;
+    if (!options.logits) {
+      const auto [p, t] = regions_of(input, options_.background);
+      return ops::fused_cldice(p, t, input.valid, options).mean();
+    }
+    const at::Tensor t = input.valid.defined() ? input.target * input.valid : input.target;
+    return ops::fused_cldice(input.logits, t, input.valid, options).mean();
+  }
   Options options_;
 };
 

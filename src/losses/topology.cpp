@@ -35,83 +35,105 @@ class Topology : public Loss {
 
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
-    at::Tensor sum = p.sum() * 0;
-    const auto part = options_.form == "persistence" ? counted : matched;
-    for (const int64_t dimension : options_.dimensions) sum = sum + part(p, t, static_cast<int>(dimension));
-    return sum / static_cast<double>(p.size(0) * p.size(1));
+    // Pairs are found on CPU threads: each map goes there once, and only the places of critical voxels come back.
+    const Maps maps{p.detach().to(at::kCPU, at::kFloat).contiguous(),
+                    (t > 0.5).to(at::kCPU).to(at::kFloat).contiguous()};
+    Critical critical;
+    const auto find = options_.form == "persistence" ? counted : matched;
+    for (const int64_t dimension : options_.dimensions) find(critical, maps, static_cast<int>(dimension));
+    return value_of(critical, p) / static_cast<double>(p.size(0) * p.size(1));
   }
   bool batch_wise(bool) const override { return false; }
 
  private:
-  static std::vector<int64_t> features_wanted(const at::Tensor& target, int dimension) {
-    std::vector<int64_t> wanted(static_cast<size_t>(target.size(0) * target.size(1)), 0);
-    for (const int64_t volume : ops::persistence_places((target > 0.5).to(at::kFloat), dimension, kFalling).volume)
+  struct Maps {  // on the CPU
+    at::Tensor prediction, label;
+  };
+  // Voxels that are drawn to a value, and pairs of voxels that are drawn together, by their places in the map.
+  struct Critical {
+    std::vector<int64_t> alone, born, died;
+    std::vector<double> wanted, weight;  // of those alone
+    void draw(int64_t place, double to, double by = 1) {
+      alone.push_back(place);
+      wanted.push_back(to);
+      weight.push_back(by);
+    }
+    void draw_together(int64_t birth, int64_t death) {
+      born.push_back(birth);
+      died.push_back(death);
+    }
+  };
+
+  static at::Tensor value_of(const Critical& critical, const at::Tensor& p) {
+    std::vector<int64_t> places = critical.alone;
+    places.insert(places.end(), critical.born.begin(), critical.born.end());
+    places.insert(places.end(), critical.died.begin(), critical.died.end());
+    std::vector<double> numbers = critical.wanted;
+    numbers.insert(numbers.end(), critical.weight.begin(), critical.weight.end());
+    const int64_t alone = static_cast<int64_t>(critical.alone.size()),
+                  pairs = static_cast<int64_t>(critical.born.size());
+    const at::Tensor values = p.flatten().index_select(0, at::tensor(places, at::kLong).to(p.device()));
+    const at::Tensor given = at::tensor(numbers, at::kDouble).to(p.device(), p.scalar_type());
+    const at::Tensor apart = values.narrow(0, 0, alone) - given.narrow(0, 0, alone);
+    const at::Tensor long_lived = values.narrow(0, alone, pairs) - values.narrow(0, alone + pairs, pairs);
+    return (apart.square() * given.narrow(0, alone, alone)).sum() + long_lived.square().sum();
+  }
+
+  static std::vector<int64_t> features_wanted(const at::Tensor& label, int dimension) {
+    std::vector<int64_t> wanted(static_cast<size_t>(label.size(0) * label.size(1)), 0);
+    for (const int64_t volume : ops::persistence_places(label, dimension, kFalling).volume)
       ++wanted[static_cast<size_t>(volume)];
     // An empty label has one component that is born at 0 and never dies: none at all.
     if (dimension == 0) {
-      const at::Tensor any = (target > 0.5).flatten(2).any(2).flatten().to(at::kCPU);
+      const at::Tensor any = (label > 0.5).flatten(2).any(2).flatten();
       for (size_t i = 0; i < wanted.size(); ++i)
         if (!any[static_cast<int64_t>(i)].item<bool>()) wanted[i] = 0;
     }
     return wanted;
   }
 
-  static at::Tensor take(const at::Tensor& flat, const std::vector<int64_t>& places) {
-    return flat.index_select(0, at::tensor(places, at::kLong).to(flat.device()));
-  }
-
-  static at::Tensor matched(const at::Tensor& p, const at::Tensor& t, int dimension) {
-    const ops::MatchedPlaces found = ops::matched_places(p, (t > 0.5).to(at::kFloat), dimension, Level::kFalling);
-    const at::Tensor flat_p = p.flatten(), flat_t = (t > 0.5).to(p.scalar_type()).flatten();
+  static void matched(Critical& critical, const Maps& maps, int dimension) {
+    const ops::MatchedPlaces found = ops::matched_places(maps.prediction, maps.label, dimension, Level::kFalling);
+    const float* const label = maps.label.const_data_ptr<float>();
     std::vector<bool> has_partner(found.first.birth.size());
-    std::vector<int64_t> of_p, of_t, born, died, never;
     for (const auto& [a, b] : found.matches) {
       has_partner[a] = true;
-      of_p.push_back(found.first.birth[a]);
-      of_t.push_back(found.second.birth[b]);
+      critical.draw(found.first.birth[a], label[found.second.birth[b]], 2);
       if (found.first.death[a] < 0 || found.second.death[b] < 0) continue;
-      of_p.push_back(found.first.death[a]);
-      of_t.push_back(found.second.death[b]);
+      critical.draw(found.first.death[a], label[found.second.death[b]], 2);
     }
     for (size_t i = 0; i < has_partner.size(); ++i) {
       if (has_partner[i]) continue;
-      const bool dies = found.first.death[i] >= 0;
-      (dies ? born : never).push_back(found.first.birth[i]);
-      if (dies) died.push_back(found.first.death[i]);
+      if (found.first.death[i] >= 0)
+        critical.draw_together(found.first.birth[i], found.first.death[i]);
+      else
+        critical.draw(found.first.birth[i], 0);
     }
-    return 2 * (take(flat_p, of_p) - take(flat_t, of_t)).square().sum() +
-           (take(flat_p, born) - take(flat_p, died)).square().sum() + take(flat_p, never).square().sum();
   }
 
-  static at::Tensor counted(const at::Tensor& p, const at::Tensor& t, int dimension) {
-    const ops::PairPlaces pairs = ops::persistence_places(p, dimension, kFalling);
-    std::vector<int64_t> wanted = features_wanted(t, dimension);
-    const at::Tensor flat = p.flatten();
-    const at::Tensor host = flat.detach().to(at::kCPU, at::kFloat).contiguous();
-    const float* const values = host.const_data_ptr<float>();
-    const auto death_value = [&](size_t i) { return pairs.death[i] < 0 ? 0.0f : values[pairs.death[i]]; };
+  static void counted(Critical& critical, const Maps& maps, int dimension) {
+    const ops::PairPlaces pairs = ops::persistence_places(maps.prediction, dimension, kFalling);
+    std::vector<int64_t> wanted = features_wanted(maps.label, dimension);
+    const float* const values = maps.prediction.const_data_ptr<float>();
+    const auto persistence = [&](size_t i) {
+      return values[pairs.birth[i]] - (pairs.death[i] < 0 ? 0.0f : values[pairs.death[i]]);
+    };
     std::vector<size_t> order(pairs.birth.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return values[pairs.birth[a]] - death_value(a) > values[pairs.birth[b]] - death_value(b);
-    });
-    std::vector<int64_t> to_one, to_zero, born, died;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return persistence(a) > persistence(b); });
     for (const size_t i : order) {
       int64_t& left = wanted[static_cast<size_t>(pairs.volume[i])];
-      const bool kept = left > 0;
-      if (kept) --left;
+      const bool kept = left > 0, dies = pairs.death[i] >= 0;
       if (kept) {
-        to_one.push_back(pairs.birth[i]);
-        if (pairs.death[i] >= 0) to_zero.push_back(pairs.death[i]);
-      } else if (pairs.death[i] >= 0) {
-        born.push_back(pairs.birth[i]);
-        died.push_back(pairs.death[i]);
+        --left;
+        critical.draw(pairs.birth[i], 1);
+        if (dies) critical.draw(pairs.death[i], 0);
+      } else if (dies) {
+        critical.draw_together(pairs.birth[i], pairs.death[i]);
       } else {
-        to_zero.push_back(pairs.birth[i]);  // a component that never dies and should not be
+        critical.draw(pairs.birth[i], 0);  // a component that never dies and should not be
       }
     }
-    return (1 - take(flat, to_one)).square().sum() + take(flat, to_zero).square().sum() +
-           (take(flat, born) - take(flat, died)).square().sum();
   }
 
   Options options_;

@@ -1,5 +1,6 @@
-// Kernels on volumes as operations on tensors [N, C, Z, Y, X], each volume by itself. Where a device has no kernel of
-// its own yet, the soft skeleton is composed of torch's poolings and the others are computed on the CPU.
+// Kernels on volumes as operations on tensors [N, C, Z, Y, X], each volume by itself, on the device of the tensors.
+// Persistence is computed on CPU threads wherever they are, and so are distances in a build without CUDA; the soft
+// skeleton is then composed of torch's poolings.
 #pragma once
 
 #include <array>
@@ -19,8 +20,18 @@ namespace vox::ops {
 
 // With gradient; its backward pass runs the erosions again and keeps nothing but the input.
 at::Tensor soft_skeleton(const at::Tensor& values, const SoftSkeletonOptions& options);
-// Likewise: the least or the largest value near each voxel.
+// Likewise: the least value near each voxel.
 at::Tensor soft_erode(const at::Tensor& values, SoftErosion erosion);
+
+// clDice of each volume, [N, C], with gradient; see kernels/cldice_cuda.h. The gradient is made with the value.
+struct ClDiceOptions {
+  SoftSkeletonOptions skeleton;
+  double smooth = 1;
+  bool logits = false;  // of one channel: probabilities are made in passing
+};
+bool has_fused_cldice(const at::Tensor& values);
+at::Tensor fused_cldice(const at::Tensor& values, const at::Tensor& target, const at::Tensor& valid,
+                        const ClDiceOptions& options);
 
 // Voxels to the nearest voxel where `mask` (bool) holds; `limit` where that is farther or there is none. No gradient.
 at::Tensor distance_to(const at::Tensor& mask, double limit);

@@ -7,6 +7,7 @@ namespace vox::cuda {
 namespace {
 
 constexpr int kWide = 8, kVoxels = 4;  // channels (16 bytes) and neighbouring voxels of a thread
+constexpr int kTogether = 2;           // of them, how many take the weights from shared memory at once in the backward
 
 struct HeadWalk {
   int64_t voxels = 0;  // of one sample
@@ -41,18 +42,6 @@ __device__ __forceinline__ void load_logits(const float* from, int inside, bool 
   for (int u = 0; u < kVoxels; ++u) values[u] = u < inside ? from[u] : 0;
 }
 
-__device__ __forceinline__ void store_logits(float* to, int inside, bool quads, const float4& four) {
-  if (quads) {
-    *reinterpret_cast<float4*>(to) = four;
-    return;
-  }
-  const float values[kVoxels] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-  for (int u = 0; u < kVoxels; ++u) {
-    if (u < inside) to[u] = values[u];
-  }
-}
-
 // Weights [CLASSES][in] with zeros for classes that are not there; then, for the forward, scale and shift [in].
 template <int CLASSES>
 __device__ void fill_weights(const HeadWalk& walk, float* weights) {
@@ -60,7 +49,6 @@ __device__ void fill_weights(const HeadWalk& walk, float* weights) {
     weights[i] = i < walk.out * walk.in ? walk.weights[i] : 0;
 }
 
-template <int CLASSES>
 __device__ void fill_waiting(const HeadWalk& walk, float* waiting) {
   const int64_t own = int64_t{blockIdx.z} * walk.in;
   for (int i = static_cast<int>(threadIdx.x); i < walk.in; i += kWalkThreads) {
@@ -69,15 +57,100 @@ __device__ void fill_waiting(const HeadWalk& walk, float* waiting) {
   }
 }
 
+// Where a thread's logits go: class k of its four voxels at logits + k * voxels.
+struct LogitPlace {
+  float* logits;
+  const float* bias;
+  int64_t voxels;
+  int out, inside;
+  bool quads;
+};
+
+// The COUNT values from `first` on of [class][voxel].
+template <int COUNT>
+__device__ __forceinline__ void store_logits(const LogitPlace& to, int first, const float* sums) {
+  constexpr int kPiece = COUNT < kVoxels ? COUNT : kVoxels;
+#pragma unroll
+  for (int i = 0; i < COUNT; i += kPiece) {
+    const int k = (first + i) / kVoxels, u = (first + i) % kVoxels;
+    if (k >= to.out || to.inside <= u) return;
+    const float bias = to.bias ? to.bias[k] : 0;
+    float* const at = to.logits + k * to.voxels + u;
+    if constexpr (kPiece == 4) {
+      if (to.quads) {
+        *reinterpret_cast<float4*>(at) = {sums[i] + bias, sums[i + 1] + bias, sums[i + 2] + bias, sums[i + 3] + bias};
+        continue;
+      }
+    } else if constexpr (kPiece == 2) {
+      if (to.quads) {
+        *reinterpret_cast<float2*>(at) = {sums[i] + bias, sums[i + 1] + bias};
+        continue;
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) {
+      if (u + j < to.inside) at[j] = sums[i + j] + bias;
+    }
+  }
+}
+
+// Adds the sums of `lanes` threads. At each step a thread hands half of its sums to the one `apart` from it and keeps
+// the other half, so that in the end each has its share to store.
+template <int COUNT>
+__device__ __forceinline__ void add_and_store(const LogitPlace& to, int first, float* sums, int lane, int lanes,
+                                              int apart) {
+  if constexpr (COUNT == 1) {
+    const int owners = apart;
+    for (; apart < lanes; apart *= 2) sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], apart);
+    if (lane < owners) store_logits<1>(to, first, sums);
+  } else {
+    if (apart >= lanes) return store_logits<COUNT>(to, first, sums);
+    const bool upper = lane & apart;
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) {
+      const float kept = upper ? sums[i + COUNT / 2] : sums[i], given = upper ? sums[i] : sums[i + COUNT / 2];
+      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, apart);
+    }
+    add_and_store<COUNT / 2>(to, upper ? first + COUNT / 2 : first, sums, lane, lanes, apart * 2);
+  }
+}
+
+// Adds what 8 channels of four voxels contribute to the logits. `weights` and `waiting` are in shared memory.
+template <class T, int CLASSES>
+__device__ __forceinline__ void add_channels(const Raw<T, kWide> (&raw)[kVoxels], const HeadWalk& walk,
+                                             const float* weights, const float* waiting,
+                                             float (&sums)[CLASSES * kVoxels]) {
+  Waiting norm;
+  load_coefficients<kWide>(waiting, 1, norm.scale);
+  load_coefficients<kWide>(waiting + walk.in, 0, norm.shift);
+  norm.slope = walk.slope;
+  float values[kVoxels][kWide];
+#pragma unroll
+  for (int u = 0; u < kVoxels; ++u) {
+    unpack<T, kWide>(raw[u], values[u]);
+    norm.apply(values[u]);
+  }
+#pragma unroll
+  for (int k = 0; k < CLASSES; ++k) {
+    float weight[kWide];
+    load_coefficients<kWide>(weights + k * walk.in, 0, weight);
+#pragma unroll
+    for (int u = 0; u < kVoxels; ++u) {
+#pragma unroll
+      for (int i = 0; i < kWide; ++i) sums[k * kVoxels + u] = fmaf(values[u][i], weight[i], sums[k * kVoxels + u]);
+    }
+  }
+}
+
 // `lanes` threads share four voxels, each with every lanes-th group of 8 channels; then they add what they have.
 template <class T, int CLASSES>
-__global__ void __launch_bounds__(kWalkThreads, CLASSES > 2 ? 2 : 3)
+__global__ void __launch_bounds__(kWalkThreads, CLASSES > 4 ? 2 : 3)
     head_forward_kernel(const T* x, HeadWalk walk, const float* bias, float* logits) {
   extern __shared__ float4 memory[];
   float* const weights = reinterpret_cast<float*>(memory);
   float* const waiting = weights + CLASSES * walk.in;
   fill_weights<CLASSES>(walk, weights);
-  fill_waiting<CLASSES>(walk, waiting);
+  fill_waiting(walk, waiting);
   __syncthreads();
   const int lane = static_cast<int>(threadIdx.x) % walk.lanes, place = static_cast<int>(threadIdx.x) / walk.lanes;
   const int64_t begin = int64_t{blockIdx.x} * walk.chunk, sample = blockIdx.z;
@@ -86,43 +159,19 @@ __global__ void __launch_bounds__(kWalkThreads, CLASSES > 2 ? 2 : 3)
   for (int64_t base = begin; base < end; base += pass) {  // all threads together, because they shuffle
     const int64_t voxel = base + place * kVoxels;
     const int inside = static_cast<int>(end - voxel < kVoxels ? end - voxel : kVoxels);
-    float sums[CLASSES][kVoxels] = {};
+    const T* const from = x + (sample * walk.voxels + voxel) * walk.in;
+    float sums[CLASSES * kVoxels] = {};
     for (int channel = lane * kWide; channel < walk.in; channel += walk.lanes * kWide) {
       Raw<T, kWide> raw[kVoxels] = {};
 #pragma unroll
       for (int u = 0; u < kVoxels; ++u) {
-        if (u < inside) raw[u] = load<T, kWide>(x + (sample * walk.voxels + voxel + u) * walk.in + channel);
+        if (u < inside) raw[u] = load<T, kWide>(from + u * walk.in + channel);
       }
-      Waiting norm;
-      load_coefficients<kWide>(waiting + channel, 1, norm.scale);
-      load_coefficients<kWide>(waiting + walk.in + channel, 0, norm.shift);
-      norm.slope = walk.slope;
-#pragma unroll
-      for (int u = 0; u < kVoxels; ++u) {
-        float values[kWide];
-        unpack<T, kWide>(raw[u], values);
-        norm.apply(values);
-#pragma unroll
-        for (int k = 0; k < CLASSES; ++k) {
-          float weight[kWide];
-          load_coefficients<kWide>(weights + k * walk.in + channel, 0, weight);
-#pragma unroll
-          for (int i = 0; i < kWide; ++i) sums[k][u] = fmaf(values[i], weight[i], sums[k][u]);
-        }
-      }
+      add_channels<T, CLASSES>(raw, walk, weights + channel, waiting + channel, sums);
     }
-#pragma unroll
-    for (int k = 0; k < CLASSES; ++k) {
-#pragma unroll
-      for (int u = 0; u < kVoxels; ++u) {
-        for (int apart = walk.lanes / 2; apart > 0; apart /= 2)
-          sums[k][u] += __shfl_xor_sync(0xffffffffu, sums[k][u], apart);
-      }
-      if (k >= walk.out || k % walk.lanes != lane || inside <= 0) continue;
-      const float added = bias ? bias[k] : 0;
-      const float4 four{sums[k][0] + added, sums[k][1] + added, sums[k][2] + added, sums[k][3] + added};
-      store_logits(logits + (sample * walk.out + k) * walk.voxels + voxel, inside, walk.quads, four);
-    }
+    const LogitPlace to{
+        logits + sample * walk.out * walk.voxels + voxel, bias, walk.voxels, walk.out, inside, walk.quads};
+    add_and_store<CLASSES * kVoxels>(to, 0, sums, lane, walk.lanes, 1);
   }
 }
 
@@ -182,7 +231,7 @@ __global__ void __launch_bounds__(kWalkThreads, CLASSES > 4 ? 1 : 2)
   for (int64_t voxel = begin + place * kVoxels; voxel < end; voxel += lanes * kVoxels) {
     const int inside = static_cast<int>(end - voxel < kVoxels ? end - voxel : kVoxels);
     const int64_t at = (sample * walk.voxels + voxel) * walk.in + channel;
-    Raw<T, kWide> raw[kVoxels];
+    Raw<T, kWide> raw[kVoxels] = {};
 #pragma unroll
     for (int u = 0; u < kVoxels; ++u) {
       if (u < inside) raw[u] = load<T, kWide>(x + at + u * walk.in);
@@ -194,22 +243,30 @@ __global__ void __launch_bounds__(kWalkThreads, CLASSES > 4 ? 1 : 2)
       dbias[k][0] += (d[k][0] + d[k][1]) + (d[k][2] + d[k][3]);
     }
 #pragma unroll
-    for (int u = 0; u < kVoxels; ++u) {
-      if (u >= inside) break;
-      float values[kWide], back[kWide] = {};
-      unpack<T, kWide>(raw[u], values);
-      norm.apply(values);
+    for (int u = 0; u < kVoxels; u += kTogether) {
+      float values[kTogether][kWide], back[kTogether][kWide] = {};
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        unpack<T, kWide>(raw[u + j], values[j]);
+        norm.apply(values[j]);
+      }
 #pragma unroll
       for (int k = 0; k < CLASSES; ++k) {
         float weight[kWide];
         load_coefficients<kWide>(weights + k * walk.in + channel, 0, weight);
 #pragma unroll
-        for (int i = 0; i < kWide; ++i) {
-          dw[k][i] = fmaf(d[k][u], values[i], dw[k][i]);
-          back[i] = fmaf(d[k][u], weight[i], back[i]);
+        for (int j = 0; j < kTogether; ++j) {
+#pragma unroll
+          for (int i = 0; i < kWide; ++i) {
+            dw[k][i] = fmaf(d[k][u + j], values[j][i], dw[k][i]);
+            back[j][i] = fmaf(d[k][u + j], weight[i], back[j][i]);
+          }
         }
       }
-      if (da) store<T, kWide>(da + at + u * walk.in, pack<T, kWide>(back));
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        if (da && u + j < inside) store<T, kWide>(da + at + (u + j) * walk.in, pack<T, kWide>(back[j]));
+      }
     }
   }
   const int64_t row = sample * gridDim.x + blockIdx.x;
@@ -256,13 +313,14 @@ int64_t rows_of_backward(const Head& head) {
   return (head.shape.voxels() + chunk - 1) / chunk;
 }
 
-// Calls f(T{}, classes) with the classes rounded up to a power of two.
+// Calls f(T{}, classes) with as few variants as lose little: more than four classes count as eight.
 template <class F>
 void dispatch_head(const Head& head, F&& f) {
   const auto with = [&](auto value) {
     if (head.out == 1) return f(value, std::integral_constant<int, 1>{});
     if (head.out == 2) return f(value, std::integral_constant<int, 2>{});
-    if (head.out <= 4) return f(value, std::integral_constant<int, 4>{});
+    if (head.out == 3) return f(value, std::integral_constant<int, 3>{});
+    if (head.out == 4) return f(value, std::integral_constant<int, 4>{});
     return f(value, std::integral_constant<int, 8>{});
   };
   if (head.type == Scalar::kBFloat16) return with(__nv_bfloat16{});
@@ -286,8 +344,9 @@ void head_forward(const Head& head, const float* bias, float* logits, Stream str
                   static_cast<unsigned>(head.shape.n)};
   dispatch_head(head, [&](auto value, auto classes) {
     using T = decltype(value);
-    const size_t bytes = (classes + 2) * walk.in * sizeof(float);
-    head_forward_kernel<T, classes>
+    constexpr int kClasses = classes == 3 ? 4 : classes;  // sums are halved step by step
+    const size_t bytes = (kClasses + 2) * walk.in * sizeof(float);
+    head_forward_kernel<T, kClasses>
         <<<grid, kWalkThreads, bytes, stream>>>(static_cast<const T*>(head.x), walk, bias, logits);
   });
   check_launch("head_forward");

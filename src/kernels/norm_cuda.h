@@ -40,6 +40,8 @@ struct NormState {  // float32 [n][c] each; batch and group norms repeat what sa
 };
 void finish_moments(const float* partials, int64_t rows, const Shape5& shape, const NormRule& rule,
                     const NormState& state, Stream stream);
+// Sums [c] of each channel over all samples, from the same partials: what a bias gets as its gradient.
+void sums_from_moments(const float* partials, int64_t rows, const Shape5& shape, float* sums, Stream stream);
 // The same state from given statistics [c]: a batch norm outside training.
 void state_from_running(const float* mean, const float* variance, const Shape5& shape, const NormRule& rule,
                         const NormState& state, Stream stream);
@@ -63,15 +65,15 @@ int64_t norm_grad_rows(const Shape5& shape);
 void norm_grad_sums(const NormGradInput& input, float* partials, Stream stream);
 // Second: dgamma, dbeta, dslope (null where not wanted; dslope as long as the slopes) and, per [n][c], the coefficients
 // of dx = a * dz + b * x + c, as coefficients[3][n][c] (always written). `frozen`: the statistics did not depend on x
-// (b = c = 0).
+// (b = c = 0). The partials are used up: they may be overwritten.
 struct NormGradResult {
   float* dgamma = nullptr;
   float* dbeta = nullptr;
   float* dslope = nullptr;
   float* coefficients = nullptr;
 };
-void finish_norm_grad(const float* partials, int64_t rows, const NormGradInput& input, const NormRule& rule,
-                      bool frozen, const NormGradResult& result, Stream stream);
+void finish_norm_grad(float* partials, int64_t rows, const NormGradInput& input, const NormRule& rule, bool frozen,
+                      const NormGradResult& result, Stream stream);
 // Third: dx, and dresidual = dz where wanted (null: not). Either may be the memory of dy. dx null: only dresidual.
 // coefficients null: dx = dz, as where there is no norm.
 void norm_grad_apply(const NormGradInput& input, const float* coefficients, void* dx, void* dresidual, Stream stream);

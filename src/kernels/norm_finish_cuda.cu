@@ -90,6 +90,23 @@ __global__ void __launch_bounds__(kFinishThreads, 1)
   }
 }
 
+__global__ void __launch_bounds__(kFinishThreads, 1)
+    moment_sums_kernel(const float* partials, int64_t rows, int c, float* sums) {
+  __shared__ double totals[1][kColumns];
+  const int thread = static_cast<int>(threadIdx.x),
+            channel = static_cast<int>(blockIdx.x) * kColumns + thread % kColumns;
+  double sum[1] = {};
+  if (channel < c) {
+#pragma unroll 8
+    for (int64_t r = thread / kColumns; r < rows; r += kFinishThreads / kColumns) {
+      const float* const row = partials + r * 3 * c + channel;
+      sum[0] += double{row[0]} * row[c];
+    }
+  }
+  sum_threads<1, kColumns>(sum, totals);
+  if (thread < kColumns && channel < c) sums[channel] = static_cast<float>(totals[0][thread]);
+}
+
 __global__ void state_kernel(const float* mean, const float* variance, int n, int c, NormRule rule, NormState state) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= n * c) return;
@@ -103,9 +120,9 @@ struct GradFinish {
   NormGradResult result;
   int64_t rows = 0;
   int n = 1, c = 1;
-  double count = 1;   // values that share statistics
-  bool flows = true;  // the statistics depend on x
-  bool slope_per_channel = false;
+  double count = 1;         // values that share statistics
+  bool flows = true;        // the statistics depend on x
+  float* slopes = nullptr;  // gradients of one slope a channel, or what they would be
 };
 
 // dx = rstd * (gamma * dz - S1 / N - xhat * S2 / N) with the sums S1, S2 of gamma * dz and gamma * dz * xhat.
@@ -127,27 +144,59 @@ __device__ void write_parameters(const GradFinish& to, int channel, const double
   if (to.result.dbeta) to.result.dbeta[channel] = static_cast<float>(sums[0]);
   if (to.result.dgamma) to.result.dgamma[channel] = static_cast<float>(sums[1]);
   if constexpr (TERMS == 3) {
-    if (to.result.dslope && to.slope_per_channel) to.result.dslope[channel] = static_cast<float>(sums[2]);
+    if (to.slopes) to.slopes[channel] = static_cast<float>(sums[2]);
   }
 }
 
-// Instance and batch norm: a block has 8 channels of all samples.
+// Instance and batch norm: a block has 8 channels of all samples. The warps are divided among up to 32 sets of rows
+// that share statistics (a sample each, or all rows of the batch), so that many small sets take no longer than one.
 template <int TERMS>
 __global__ void __launch_bounds__(kFinishThreads, 1) finish_grad_kernel(const float* partials, GradFinish to) {
-  __shared__ double totals[TERMS][kColumns];
-  const int thread = static_cast<int>(threadIdx.x), first = static_cast<int>(blockIdx.x) * kColumns;
-  const bool batch = to.rule.over == NormOver::kBatch, writes = thread < kColumns && first + thread < to.c;
-  const int channel = first + thread;
-  const double gamma = writes && to.rule.gamma ? to.rule.gamma[channel] : 1;
-  double sums[TERMS] = {};
-  for (int sample = 0; sample < to.n; sample += batch ? to.n : 1) {
-    sum_rows<TERMS>(partials, sample * to.rows, batch ? to.n * to.rows : to.rows, first, to.c, totals);
-    if (!writes) continue;
-    for (int term = 0; term < TERMS; ++term) sums[term] += totals[term][thread];
-    for (int s = sample; s < (batch ? to.n : sample + 1); ++s)
-      write_coefficients(to, s, channel, gamma * totals[0][thread], gamma * totals[1][thread]);
+  constexpr int kWarps = kFinishThreads / 32;
+  __shared__ double of_warps[TERMS][kWarps][kColumns], of_sets[TERMS][kWarps][kColumns];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, column = thread % kColumns;
+  const int channel = static_cast<int>(blockIdx.x) * kColumns + column;
+  const bool batch = to.rule.over == NormOver::kBatch, exists = channel < to.c;
+  const int sets = batch ? 1 : to.n;
+  const int64_t rows = batch ? to.n * to.rows : to.rows;
+  const double gamma = exists && to.rule.gamma ? to.rule.gamma[channel] : 1;
+  double parameters[TERMS] = {};
+  for (int first = 0; first < sets; first += kWarps) {
+    const int some = min(sets - first, kWarps), warps_each = kWarps / some, set = warp / warps_each;
+    double sums[TERMS] = {};
+    if (set < some && exists) {
+      const float* from = partials + (first + set) * rows * TERMS * to.c + channel;
+#pragma unroll 8
+      for (int64_t r = warp % warps_each * 4 + thread % 32 / kColumns; r < rows; r += warps_each * 4) {
+#pragma unroll
+        for (int term = 0; term < TERMS; ++term) sums[term] += from[(r * TERMS + term) * to.c];
+      }
+    }
+#pragma unroll
+    for (int term = 0; term < TERMS; ++term) {
+      for (int apart = 16; apart >= kColumns; apart /= 2) sums[term] += __shfl_xor_sync(0xffffffffu, sums[term], apart);
+      if (thread % 32 < kColumns) of_warps[term][warp][column] = sums[term];
+    }
+    __syncthreads();
+    if (thread < some * kColumns && exists) {
+      const int own = thread / kColumns;
+      double totals[TERMS] = {};
+      for (int w = 0; w < warps_each; ++w) {
+#pragma unroll
+        for (int term = 0; term < TERMS; ++term) totals[term] += of_warps[term][own * warps_each + w][column];
+      }
+#pragma unroll
+      for (int term = 0; term < TERMS; ++term) of_sets[term][own][column] = totals[term];
+      for (int sample = batch ? 0 : first + own; sample < (batch ? to.n : first + own + 1); ++sample)
+        write_coefficients(to, sample, channel, gamma * totals[0], gamma * totals[1]);
+    }
+    __syncthreads();
+    for (int own = 0; own < some && thread < kColumns && exists; ++own) {
+#pragma unroll
+      for (int term = 0; term < TERMS; ++term) parameters[term] += of_sets[term][own][column];
+    }
   }
-  if (writes) write_parameters<TERMS>(to, channel, sums);
+  if (thread < kColumns && exists) write_parameters<TERMS>(to, channel, parameters);
 }
 
 // Group norm, first: sums of each sample and channel, left where the coefficients will be.
@@ -196,14 +245,11 @@ __global__ void __launch_bounds__(kFinishThreads, 1) finish_group_grad_kernel(Gr
   }
 }
 
-// The gradient of a PReLU's only slope: the third term of all rows and channels.
-__global__ void __launch_bounds__(kFinishThreads, 1)
-    single_slope_kernel(const float* partials, unsigned rows, unsigned c, float* dslope) {
+// The gradient of a PReLU's only slope, from those that the channels would have.
+__global__ void __launch_bounds__(kFinishThreads, 1) single_slope_kernel(const float* slopes, int c, float* dslope) {
   __shared__ double total[1][1];
   double sums[1] = {};
-#pragma unroll 8
-  for (unsigned i = threadIdx.x; i < rows * c; i += kFinishThreads)
-    sums[0] += partials[(int64_t{i / c} * 3 + 2) * c + i % c];
+  for (int i = static_cast<int>(threadIdx.x); i < c; i += kFinishThreads) sums[0] += slopes[i];
   sum_threads<1, 1>(sums, total);
   if (threadIdx.x == 0) *dslope = static_cast<float>(total[0][0]);
 }
@@ -242,6 +288,12 @@ void finish_moments(const float* partials, int64_t rows, const Shape5& shape, co
   check_launch("finish_moments");
 }
 
+void sums_from_moments(const float* partials, int64_t rows, const Shape5& shape, float* sums, Stream stream) {
+  moment_sums_kernel<<<tiles_of(shape), kFinishThreads, 0, stream>>>(partials, shape.n * rows,
+                                                                     static_cast<int>(shape.c), sums);
+  check_launch("sums_from_moments");
+}
+
 void state_from_running(const float* mean, const float* variance, const Shape5& shape, const NormRule& rule,
                         const NormState& state, Stream stream) {
   const int n = static_cast<int>(shape.n), c = static_cast<int>(shape.c), threads = 128;
@@ -251,8 +303,8 @@ void state_from_running(const float* mean, const float* variance, const Shape5& 
   check_launch("state_from_running");
 }
 
-void finish_norm_grad(const float* partials, int64_t rows, const NormGradInput& input, const NormRule& rule,
-                      bool frozen, const NormGradResult& result, Stream stream) {
+void finish_norm_grad(float* partials, int64_t rows, const NormGradInput& input, const NormRule& rule, bool frozen,
+                      const NormGradResult& result, Stream stream) {
   const Shape5& shape = input.shape;
   if (shape.count() == 0) return;
   VOX_ASSERT(shape.n * rows * shape.c <= INT32_MAX);
@@ -263,14 +315,14 @@ void finish_norm_grad(const float* partials, int64_t rows, const NormGradInput& 
   if (rule.over == NormOver::kBatch) to.count *= static_cast<double>(shape.n);
   if (rule.over == NormOver::kGroup) to.count *= static_cast<double>(shape.c / rule.groups);
   to.flows = !frozen && input.state.rstd;
-  to.slope_per_channel = input.act.slope_per_channel;
+  const bool single = result.dslope && !input.act.slope_per_channel;
+  // A block writes its own channels of the first row only after it has read them.
+  to.slopes = single ? partials + 2 * shape.c : result.dslope;
   if (prelu)
     launch_finish_grad<3>(partials, to, shape, stream);
   else
     launch_finish_grad<2>(partials, to, shape, stream);
-  if (prelu && result.dslope && !to.slope_per_channel)
-    single_slope_kernel<<<1, kFinishThreads, 0, stream>>>(partials, static_cast<unsigned>(shape.n * rows), to.c,
-                                                          result.dslope);
+  if (prelu && single) single_slope_kernel<<<1, kFinishThreads, 0, stream>>>(to.slopes, to.c, result.dslope);
   check_launch("finish_norm_grad");
 }
 

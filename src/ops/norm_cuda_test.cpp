@@ -292,6 +292,19 @@ TEST(NormCuda, AMeanFarFromZeroLeavesTheVarianceRight) {
   }
 }
 
+TEST(NormCuda, SumsOfAllSamplesFromMoments) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  torch::manual_seed(6);
+  for (const int64_t channels : {13, 32, 320}) {
+    const Layer layer({.shape = {3, 20, 21, 22, channels}});
+    layer.forward();
+    const at::Tensor sums = poisoned({channels});
+    sums_from_moments(Layer::floats_of(layer.moment_partials), moment_rows(layer.on.shape), layer.on.shape,
+                      Layer::floats_of(sums), nullptr);
+    EXPECT_LT(error(sums, truth(layer.x).sum({0, 2, 3, 4})), 1e-5);
+  }
+}
+
 TEST(NormCuda, OneVoxelIsItsOwnMean) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   const Layer layer({.shape = {3, 1, 1, 1, 17}, .type = at::kFloat});
@@ -366,15 +379,16 @@ void time(const char* name, const Case& c, double tensors, const std::function<v
 
 TEST(NormCuda, DISABLED_Timing) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  constexpr int64_t kSizes[][3] = {{2, 32, 128}, {2, 64, 64}, {2, 128, 32}, {2, 320, 8}, {7, 32, 128}};
+  constexpr int64_t kSizes[][3] = {{2, 32, 128}, {2, 64, 64}, {2, 128, 32}, {2, 320, 8}, {7, 32, 128}, {4, 64, 56}};
   for (const auto& [n, channels, size] : kSizes) {
-    Case c{.shape = {n, size, size, size, channels}, .act = ActKind::kLeakyRelu};
+    Case c{.shape = {n, size, size, size, channels}, .act = n == 4 ? ActKind::kPrelu : ActKind::kLeakyRelu};
     const Layer layer(c);
     const NormState state = layer.norm_state();
     float* const moment = Layer::floats_of(layer.moment_partials);
     float* const grad = Layer::floats_of(layer.grad_partials);
     float* const coefficients = Layer::floats_of(layer.coefficients);
-    const NormGradResult result{Layer::floats_of(layer.dgamma), Layer::floats_of(layer.dbeta), nullptr, coefficients};
+    const NormGradResult result{Layer::floats_of(layer.dgamma), Layer::floats_of(layer.dbeta),
+                                Layer::floats_of(layer.dslope), coefficients};
     const int64_t rows = moment_rows(c.shape);
     const Scalar type = Scalar::kBFloat16;
     layer.forward();

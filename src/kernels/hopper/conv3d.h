@@ -27,7 +27,8 @@ struct Conv3d {
 };
 
 bool conv3d_available();  // this GPU has what the kernels need
-// Whether there is a kernel, and whether it is expected to be faster than cuDNN's (a table made from measurements).
+// Whether there is a kernel, and whether it is expected to be faster than cuDNN's (a table made from measurements). An
+// input that waits for its norm, or that is two tensors, costs cuDNN a pass over it first, which is counted.
 bool conv3d_forward_wins(const Conv3d& conv);
 bool conv3d_weight_gradient_wins(const Conv3d& conv);
 
@@ -38,6 +39,7 @@ void conv3d_pack(const void* weights, void* packed, int64_t in, int64_t out, Con
 
 // Moments (count, mean, M2) of the unrounded result as kernels/norm_cuda.h reads them, [n][rows][3][out]; null: none.
 int64_t conv3d_moment_rows(const Conv3d& conv);
+// in() is 32, 64 or 128; all pointers are multiples of 16 bytes.
 void conv3d_forward(const Conv3d& conv, const void* packed, float* moments, Stream stream);
 
 // dw float32 [out][3][3][3][in]; conv.output[0].y is dy (one tensor). workspace: conv3d_workspace() bytes.

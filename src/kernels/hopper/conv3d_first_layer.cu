@@ -65,9 +65,8 @@ __device__ __forceinline__ void march(const FirstLayerTask& task, const Weights&
       if (piece.begin_z + z < t.z && inside[h]) {
         const float values[8] = {sums[0][2 * h], sums[0][2 * h + 1], sums[1][2 * h], sums[1][2 * h + 1],
                                  sums[2][2 * h], sums[2][2 * h + 1], sums[3][2 * h], sums[3][2 * h + 1]};
-        const uint4 rounded = pack(values);
-        *reinterpret_cast<uint4*>(to + h * 8 * 32) = rounded;
-        if (kMoments) moments.add(values, rounded);
+        *reinterpret_cast<uint4*>(to + h * 8 * 32) = pack(values);
+        if (kMoments) moments.add(values, z == 0);
       }
     to += static_cast<int64_t>(t.y) * t.x * 32;
   }
@@ -134,6 +133,7 @@ int64_t conv3d_first_layer_moment_rows(const Conv3d& conv) {
 
 void conv3d_first_layer(const Conv3d& conv, const void* weights, float* moments, Stream stream) {
   VOX_ASSERT(conv.in() == 1 && conv.output[0].channels == 32 && conv.input[0].scale == nullptr);
+  VOX_ASSERT(is_aligned(conv.output[0].y));
   const FirstLayerTask task{static_cast<const uint16_t*>(conv.input[0].x), static_cast<const uint16_t*>(weights),
                             static_cast<Bf16*>(conv.output[0].y), moments, first_layer_tiling(conv)};
   const int blocks = first_layer_blocks(task.tiling);

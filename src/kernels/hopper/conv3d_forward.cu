@@ -2,90 +2,18 @@
 // z. Each input plane (its tile with a halo of one voxel, 32 channels) is copied into shared memory ONCE. For each of
 // the 9 taps within a plane and each 16 channels, one product of 64 x 96 multiplies 64 voxels (8 x 8, read from the
 // shifted tile by an operand's address alone) by the weights of the three taps along z side by side: the accumulator's
-// thirds are output planes z - 1, z and z + 1. After a plane the first third is complete, is stored, and the thirds
-// move up. Three taps at once make the voxels cheap: 40 cycles of shared memory against 48 of tensor core for a
-// product; one tap at a time would need 24 against 16. Four warpgroups have 8 x 8 voxels each; while one stores, the
-// others multiply.
-#include "kernels/hopper/moments.cuh"
-#include "kernels/hopper/prologue.cuh"
-#include "kernels/hopper/tiling.cuh"
+// thirds are output planes z - 1, z and z + 1. After a plane one third is complete, is stored, and begins anew. Three
+// taps at once make the voxels cheap: 40 cycles of shared memory against 48 of tensor core for a product; one tap at a
+// time would need 24 against 16. Four warpgroups have 8 x 8 voxels each; while one stores, the others multiply.
+//
+// The weights stay in shared memory, which has room for those of 64 input channels. Of 128 channels two blocks have 64
+// each, with the same voxels; of every finished plane they trade halves of their sums, and each stores the other half.
+#include "kernels/hopper/forward.cuh"
 
 namespace vox::cuda {
 namespace {
 
-constexpr int kConsumerWarps = 16, kConsumers = 32 * kConsumerWarps;
-constexpr int kTapBytes = 96 * 64;          // weights of a tap in the plane: 3 along z, 32 outputs, 32 inputs
-constexpr int kBlockBytes = 9 * kTapBytes;  // of 32 outputs and 32 inputs
-constexpr int kOverlap = 2;                 // planes that a chunk along z reads beyond its own
-
-struct ForwardTask {
-  CUtensorMap input[2];
-  Prologue prologue[2];
-  Bf16* output[2];
-  int output_channels[2];
-  int input_blocks, output_blocks;  // of 32 channels, of the first tensor: the rest is the second's
-  int out;
-  const uint8_t* weights;
-  float* moments;
-  Tiling tiling;
-};
-
-template <int kInputBlocks>
-constexpr int kStages = kInputBlocks == 1 ? 6 : 5;  // as many as there is shared memory for
-
-template <int kInputBlocks>
-struct Shared {
-  static constexpr int kRing = kStages<kInputBlocks>;
-  static constexpr int kBytes = kRing * kPlanePitch + kInputBlocks * kBlockBytes + 1024;
-  uint32_t planes, weights;                      // addresses
-  uint32_t copied, ready, empty, weights_ready;  // barriers, the first three one a stage
-  __device__ __forceinline__ uint32_t plane(int stage) const { return planes + stage * kPlanePitch; }
-};
-
-// Runs f(piece, z, input block) over a block's planes in the order in which they go through the ring.
-template <int kInputBlocks, class F>
-__device__ __forceinline__ void each_plane(const Tiling& tiling, int first, int stride, F&& f) {
-  for (int index = first; index < tiling.pieces(); index += stride) {
-    const Piece piece = tiling.piece(index);
-    const int last = min(piece.end_z, tiling.z - 1);
-    for (int z = max(piece.begin_z - 1, 0); z <= last; ++z)
-      for (int block = 0; block < kInputBlocks; ++block) f(piece, z, block);
-  }
-}
-
-template <int kInputBlocks>
-__device__ __forceinline__ void copy_planes(const ForwardTask& task, const Shared<kInputBlocks>& shared, int outputs,
-                                            int first, int stride) {
-  constexpr int kBytes = kInputBlocks * kBlockBytes;
-  barrier_expect(shared.weights_ready, kBytes);
-  for (int block = 0; block < kInputBlocks; ++block)
-    copy_bytes(shared.weights + block * kBlockBytes,
-               task.weights + (static_cast<int64_t>(outputs) * kInputBlocks + block) * kBlockBytes, kBlockBytes,
-               shared.weights_ready);
-  RingPosition<Shared<kInputBlocks>::kRing> at;
-  each_plane<kInputBlocks>(task.tiling, first, stride, [&](const Piece& piece, int z, int block) {
-    const int tensor = block >= task.input_blocks, channel = 32 * (block - tensor * task.input_blocks);
-    barrier_wait(shared.empty + 8 * at.stage, at.parity ^ 1);
-    barrier_expect(shared.copied + 8 * at.stage, kPlaneBytes);
-    copy_box(shared.plane(at.stage), &task.input[tensor], shared.copied + 8 * at.stage,
-             {channel, piece.x - 1, piece.y - 1, z, piece.n});
-    at.advance();
-  });
-}
-
-template <int kInputBlocks>
-__device__ __forceinline__ void transform_planes(const ForwardTask& task, const Shared<kInputBlocks>& shared,
-                                                 int thread, int first, int stride) {
-  RingPosition<Shared<kInputBlocks>::kRing> at;
-  each_plane<kInputBlocks>(task.tiling, first, stride, [&](const Piece& piece, int, int block) {
-    const int tensor = block >= task.input_blocks, channel = 32 * (block - tensor * task.input_blocks);
-    const PlaneTransform transform(task.prologue[tensor], piece.n, channel, thread);
-    barrier_wait(shared.copied + 8 * at.stage, at.parity);
-    transform.apply(shared.plane(at.stage), piece.y, piece.x, task.tiling.y, task.tiling.x);
-    release_plane(shared.ready + 8 * at.stage);
-    at.advance();
-  });
-}
+constexpr int kOverlap = 2;  // planes that a chunk along z reads beyond its own
 
 // Where a thread's results go: voxels (y, x) and (y + 1, x) of the piece, eight channels.
 struct Destination {
@@ -106,208 +34,269 @@ struct Destination {
   }
 };
 
-// The first third of the accumulator is a finished plane: out with it (if `wanted`: it may belong to the chunk before),
-// and the others move up.
-template <bool kMoments>
-__device__ __forceinline__ void emit(float (&sums)[48], Destination& to, ThreadMoments& moments, bool wanted) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h)
-    if (wanted && to.inside[h]) {
-      const float values[8] = {sums[2 * h],     sums[2 * h + 1], sums[2 * h + 4],  sums[2 * h + 5],
-                               sums[2 * h + 8], sums[2 * h + 9], sums[2 * h + 12], sums[2 * h + 13]};
-      const uint4 rounded = pack(values);
-      *reinterpret_cast<uint4*>(to.y + (h ? to.row : 0)) = rounded;
-      if (kMoments) moments.add(values, rounded);
-    }
-  to.y += to.plane;
-#pragma unroll
-  for (int i = 0; i < 32; ++i) sums[i] = sums[i + 16];
-#pragma unroll
-  for (int i = 32; i < 48; ++i) sums[i] = 0;
-}
+template <class Plan, bool kMoments>
+class Consumer {
+ public:
+  __device__ __forceinline__ Consumer(const ForwardTask& task, const ForwardBlock<Plan>& block)
+      : task_(task),
+        block_(block),
+        warp_(__shfl_sync(~0u, threadIdx.x / 32, 0)),
+        patch_y_(warp_ / 8 * 8),
+        patch_x_(warp_ / 4 % 2 * 8),
+        weights_(operand(block.weights, 16, 512)) {}
 
-// One plane: all its input channels, all 27 taps.
-template <int kInputBlocks>
-__device__ __forceinline__ void multiply_plane(float (&sums)[48], const Shared<kInputBlocks>& shared, uint64_t weights,
-                                               uint32_t patch, RingPosition<Shared<kInputBlocks>::kRing>& at) {
-  constexpr int kRing = Shared<kInputBlocks>::kRing;
-  const int first_stage = at.stage;
+  // All planes of a piece; afterwards moments() has the piece's.
+  template <class Trade>
+  __device__ __forceinline__ void march(const Piece& piece, Trade&& trade) {
+    const int first_z = max(piece.begin_z - 1, 0), last_z = min(piece.end_z, task_.tiling.z - 1);
+    Destination to(task_, piece, block_.outputs, patch_y_ + 2 * (warp_ % 4), patch_x_ + threadIdx.x % 32 / 4,
+                   first_z - 1);
 #pragma unroll
-  for (int block = 0; block < kInputBlocks; ++block) {
-    barrier_wait(shared.ready + 8 * at.stage, at.parity);
-    const uint64_t voxels = operand(shared.plane(at.stage) + patch, 16, kHalo * 64);
-    if (block == 0) {
-      pin(sums);
-      products_begin();
-    }
-#pragma unroll
-    for (int tap = 0; tap < 9; ++tap)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        multiply_add<Summed::kAlongRows>(sums, moved(voxels, (tap / 3 * kHalo + tap % 3) * 64 + half * 32),
-                                         moved(weights, (block * 9 + tap) * kTapBytes + half * 32));
-    at.advance();
-  }
-  products_commit();
-  products_wait<0>();
-  pin(sums);
-  if (threadIdx.x % 128 == 0) {
-#pragma unroll
-    for (int block = 0; block < kInputBlocks; ++block)
-      barrier_arrive(shared.empty + 8 * ((first_stage + block) % kRing));
-  }
-}
-
-template <int kInputBlocks, bool kMoments>
-__device__ __forceinline__ void consume(const ForwardTask& task, const Shared<kInputBlocks>& shared,
-                                        BlockMoments<kConsumerWarps>* block_moments, int outputs, int first,
-                                        int stride) {
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4, lane = threadIdx.x % 32;
-  const int patch_y = group / 2 * 8, patch_x = group % 2 * 8;
-  const uint32_t patch = (patch_y * kHalo + patch_x) * 64;
-  const uint64_t weights = operand(shared.weights, 16, 512);
-  const Tiling& tiling = task.tiling;
-  barrier_wait(shared.weights_ready, 0);
-  float sums[48];
-  ThreadMoments moments;
-  RingPosition<Shared<kInputBlocks>::kRing> at;
-  int set = 0;
-  for (int index = first; index < tiling.pieces(); index += stride) {
-    const Piece piece = tiling.piece(index);
-    const int first_z = max(piece.begin_z - 1, 0), last_z = min(piece.end_z, tiling.z - 1);
-    Destination to(task, piece, outputs, patch_y + 2 * (warp % 4), patch_x + lane / 4, first_z - 1);
-#pragma unroll
-    for (int i = 0; i < 48; ++i) sums[i] = 0;
-    if (kMoments) moments.clear();
+    for (int i = 0; i < 48; ++i) sums_[i] = 0;
+    if (kMoments) moments_.clear();
+    int turn = 0;
     for (int z = first_z; z <= last_z; ++z) {
-      multiply_plane<kInputBlocks>(sums, shared, weights, patch, at);
-      emit<kMoments>(sums, to, moments, z > piece.begin_z);
+      const int done = z - piece.begin_z;  // output planes with this one; the others belong to the chunk before
+      if constexpr (Plan::kTurns) {
+        add_plane<0>(done, to, trade);
+        turn = 1;
+        if (++z > last_z) break;
+        add_plane<1>(done + 1, to, trade);
+        turn = 2;
+        if (++z > last_z) break;
+        add_plane<2>(done + 2, to, trade);
+        turn = 0;
+      } else {
+        add_plane<0>(done, to, trade);
+      }
     }
-    if (piece.end_z == tiling.z) emit<kMoments>(sums, to, moments, true);  // no plane follows that would complete it
-    if (kMoments) {
-      block_moments->put(moments, set, warp, lane);
-      sync_consumers<kConsumers>();
-      if (warp == 0)
-        block_moments->store(task.moments + static_cast<int64_t>(index) * 3 * task.out + 32 * outputs, task.out, set,
-                             lane);
+    if (piece.end_z < task_.tiling.z) return;
+    const bool only = piece.end_z - piece.begin_z == 1;
+    if (turn == 0) store_plane<0>(to, only, trade);  // the last: no plane follows that would complete it
+    if (Plan::kTurns && turn == 1) store_plane<1>(to, only, trade);
+    if (Plan::kTurns && turn == 2) store_plane<2>(to, only, trade);
+  }
+  __device__ __forceinline__ const ThreadMoments& moments() const { return moments_; }
+  __device__ __forceinline__ int warp() const { return warp_; }
+
+ private:
+  // An input plane completes the output plane before it, of which the sums are in the third `kTurn`.
+  template <int kTurn, class Trade>
+  __device__ __forceinline__ void add_plane(int done, Destination& to, Trade&& trade) {
+    multiply_plane<kTurn>();
+    if (done > 0) store_plane<kTurn>(to, done == 1, trade);
+    to.y += to.plane;
+    if constexpr (!Plan::kTurns) {
+#pragma unroll
+      for (int i = 0; i < 32; ++i) sums_[i] = sums_[i + 16];
+    }
+    constexpr int kNext = Plan::kTurns ? 16 * kTurn : 32;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) sums_[kNext + i] = 0;
+  }
+  // All channels of an input plane, all 27 taps.
+  template <int kTurn>
+  __device__ __forceinline__ void multiply_plane() {
+    constexpr int kOrder = (3 - kTurn) % 3 * (kTapBytes / 3);  // 2 1 0 for turn 0, 0 2 1 for turn 1, 1 0 2 for turn 2
+    const int first_stage = at_.stage;
+    const uint32_t patch = (patch_y_ * kHalo + patch_x_) * 64;
+#pragma unroll
+    for (int i = 0; i < Plan::kInputBlocks; ++i) {
+      barrier_wait(block_.ready + 8 * at_.stage, at_.parity);
+      const uint64_t voxels = operand(block_.plane(at_.stage) + patch, 16, kHalo * 64);
+      if (i == 0) {
+        pin(sums_);
+        products_begin();
+      }
+#pragma unroll
+      for (int tap = 0; tap < 9; ++tap)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          multiply_add<Summed::kAlongRows>(sums_, moved(voxels, (tap / 3 * kHalo + tap % 3) * 64 + half * 32),
+                                           moved(weights_, (i * 9 + tap) * Plan::kTapPitch + kOrder + half * 32));
+      at_.advance();
+    }
+    products_commit();
+    products_wait<0>();
+    pin(sums_);
+    if (threadIdx.x % 128 == 0) {
+#pragma unroll
+      for (int i = 0; i < Plan::kInputBlocks; ++i) barrier_arrive(block_.empty + 8 * ((first_stage + i) % Plan::kRing));
+    }
+  }
+  // A finished plane. `early`: it is the piece's first.
+  template <int kTurn, class Trade>
+  __device__ __forceinline__ void store_plane(const Destination& to, bool early, Trade&& trade) {
+    float values[2][8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) values[h][k] = sums_[16 * kTurn + k / 2 * 4 + 2 * h + k % 2];
+    if constexpr (Plan::kRanks == 1) {
+      store(to.y, values[0], to.inside[0], early);
+      store(to.y + to.row, values[1], to.inside[1], early);
+    } else {
+      const bool second = block_.rank == 1;
+      float mine[8], theirs[8];
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        mine[k] = second ? values[1][k] : values[0][k];
+        theirs[k] = second ? values[0][k] : values[1][k];
+      }
+      trade(theirs);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) mine[k] += theirs[k];
+      store(second ? to.y + to.row : to.y, mine, second ? to.inside[1] : to.inside[0], early);
+    }
+  }
+  __device__ __forceinline__ void store(Bf16* to, const float (&values)[8], bool inside, bool early) {
+    if (!inside) return;
+    *reinterpret_cast<uint4*>(to) = pack(values);
+    if (kMoments) moments_.add(values, early);
+  }
+
+  const ForwardTask& task_;
+  const ForwardBlock<Plan>& block_;
+  const int warp_, patch_y_, patch_x_;
+  const uint64_t weights_;
+  typename ForwardBlock<Plan>::Position at_;
+  float sums_[48];
+  ThreadMoments moments_;
+};
+
+template <class Plan, bool kMoments, class BlockSums, class Trade>
+__device__ __forceinline__ void consume(const ForwardTask& task, const ForwardBlock<Plan>& block, BlockSums& sums,
+                                        Trade&& trade) {
+  Consumer<Plan, kMoments> consumer(task, block);
+  barrier_wait(block.weights_ready, 0);
+  int set = 0;
+  for (int index = block.first; index < task.tiling.pieces(); index += block.stride) {
+    consumer.march(task.tiling.piece(index), trade);
+    if constexpr (kMoments) {
+      const int lane = threadIdx.x % 32;
+      sums.put(consumer.moments(), set, consumer.warp(), lane);
+      sync_consumers<Plan::kConsumers>();
+      const int64_t row = static_cast<int64_t>(index) * Plan::kRanks + block.rank;
+      if (consumer.warp() == 0) sums.store(task.moments + row * 3 * task.out + 32 * block.outputs, task.out, set, lane);
       set ^= 1;
     }
   }
 }
 
-template <bool kPrologue>
-constexpr int kThreads = kConsumers + (kPrologue ? 256 : 128);
-
-template <int kInputBlocks, bool kMoments, bool kPrologue>
-__global__ void __launch_bounds__(kThreads<kPrologue>, 1)
-    conv3d_forward_kernel(const __grid_constant__ ForwardTask task) {
-  constexpr int kRing = Shared<kInputBlocks>::kRing;
-  extern __shared__ uint8_t memory[];
-  __shared__ __align__(8) uint64_t barriers[3 * kRing + 1];
-  __shared__ BlockMoments<kMoments ? kConsumerWarps : 1> block_moments;
-  Shared<kInputBlocks> shared;
-  shared.planes = (shared_address(memory) + 1023) & ~1023u;
-  shared.weights = shared.planes + kRing * kPlanePitch;
-  shared.ready = shared_address(barriers);
-  shared.empty = shared.ready + 8 * kRing;
-  shared.copied = kPrologue ? shared.ready + 16 * kRing : shared.ready;
-  shared.weights_ready = shared.ready + 24 * kRing;
+template <class Plan, bool kPrologue>
+__device__ __forceinline__ ForwardBlock<Plan> make_block(const ForwardTask& task, uint32_t memory, uint32_t barriers) {
+  constexpr int kRing = Plan::kRing;
+  ForwardBlock<Plan> b;
+  b.planes = memory;
+  b.weights = memory + Plan::kWeightsAt;
+  b.ready = barriers;
+  b.empty = b.ready + 8 * kRing;
+  b.copied = kPrologue ? b.ready + 16 * kRing : b.ready;
+  b.weights_ready = b.ready + 24 * kRing;
+  const int output_blocks = task.out / 32, group = blockIdx.x / Plan::kRanks, groups = gridDim.x / Plan::kRanks;
+  b.rank = blockIdx.x % Plan::kRanks;
+  b.outputs = group % output_blocks;
+  b.first = group / output_blocks;
+  b.stride = groups / output_blocks;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRing; ++i) {
-      barrier_init(shared.ready + 8 * i, kPrologue ? kPrologueWarps : 1);
-      barrier_init(shared.empty + 8 * i, kConsumerWarps / 4);
-      if (kPrologue) barrier_init(shared.copied + 8 * i, 1);
+      barrier_init(b.ready + 8 * i, kPrologue ? kPrologueWarps : 1);
+      barrier_init(b.empty + 8 * i, Plan::kConsumerWarps / 4);
+      if (kPrologue) barrier_init(b.copied + 8 * i, 1);
     }
-    barrier_init(shared.weights_ready, 1);
+    barrier_init(b.weights_ready, 1);
+  }
+  return b;
+}
+
+template <class Plan, bool kPrologue>
+constexpr int kThreads = Plan::kConsumers + (kPrologue ? 256 : 128);
+
+template <class Plan, bool kMoments, bool kPrologue>
+__global__ void __launch_bounds__(kThreads<Plan, kPrologue>, 1)
+    conv3d_forward_kernel(const __grid_constant__ ForwardTask task) {
+  using Exchange = PairExchange<Plan::kConsumerWarps>;
+  constexpr int kBarriers = 3 * Plan::kRing + 1;
+  extern __shared__ uint8_t memory[];
+  __shared__ __align__(8) uint64_t barriers[kBarriers + (Plan::kRanks == 2 ? Exchange::kBarriers : 0)];
+  __shared__ BlockMoments<kMoments ? Plan::kConsumerWarps : 1> block_moments;
+  const uint32_t aligned = (shared_address(memory) + 1023) & ~1023u;
+  const ForwardBlock<Plan> block = make_block<Plan, kPrologue>(task, aligned, shared_address(barriers));
+  Exchange exchange(aligned + Plan::kSlotsAt, shared_address(barriers + kBarriers));
+  if (threadIdx.x == 0) {
+    if (Plan::kRanks == 2) exchange.init();
     barrier_init_done();
   }
-  __syncthreads();
-  const int output_blocks = task.out / 32, outputs = blockIdx.x % output_blocks;
-  const int first = blockIdx.x / output_blocks, stride = gridDim.x / output_blocks;
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  if (warp >= kConsumerWarps) {
+  Plan::kRanks == 2 ? sync_pair() : __syncthreads();
+  if (__shfl_sync(~0u, threadIdx.x / 32, 0) >= Plan::kConsumerWarps) {
     fewer_registers<kPrologue ? 48 : 24>();
-    constexpr int kTransformers = kConsumers + 32;  // the first warp copies
-    if (threadIdx.x == kConsumers)
-      copy_planes<kInputBlocks>(task, shared, outputs, first, stride);
-    else if (kPrologue && threadIdx.x >= kTransformers)
-      transform_planes<kInputBlocks>(task, shared, threadIdx.x - kTransformers, first, stride);
+    constexpr int kTransformers = Plan::kConsumers + 32;  // the first warp copies
+    if (threadIdx.x == Plan::kConsumers) {
+      block.copy_weights(task);
+      block.copy_planes(task);
+    } else if (kPrologue && threadIdx.x >= kTransformers) {
+      block.transform_planes(task);
+    }
   } else {
     more_registers<kPrologue ? 96 : 112>();
-    if constexpr (kMoments)
-      consume<kInputBlocks, true>(task, shared, &block_moments, outputs, first, stride);
-    else
-      consume<kInputBlocks, false>(task, shared, nullptr, outputs, first, stride);
+    consume<Plan, kMoments>(task, block, block_moments,
+                            [&](float(&values)[8]) { exchange.trade(values, threadIdx.x / 32); });
   }
+  if (Plan::kRanks == 2) sync_pair();  // the other one may still write here
 }
 
-int blocks_per_output(const Conv3d& conv) {
-  return std::max(1, multiprocessors() / static_cast<int>(conv.out() / 32));
+int ranks(const Conv3d& conv) {
+  return conv.in() > 64 ? 2 : 1;
+}
+int groups_per_output(const Conv3d& conv) {
+  return std::max(1, multiprocessors() / ranks(conv) / static_cast<int>(conv.out() / 32));
 }
 Tiling forward_tiling(const Conv3d& conv) {
-  return columns_of(conv, blocks_per_output(conv), kOverlap);
+  return columns_of(conv, groups_per_output(conv), kOverlap);
 }
 
-template <int kInputBlocks, bool kMoments, bool kPrologue>
+template <class Plan, bool kMoments, bool kPrologue>
 void launch(const ForwardTask& task, int blocks, Stream stream) {
-  constexpr auto kKernel = conv3d_forward_kernel<kInputBlocks, kMoments, kPrologue>;
-  constexpr int kBytes = Shared<kInputBlocks>::kBytes;
-  allow_shared_memory<kKernel>(kBytes);
-  kKernel<<<blocks, kThreads<kPrologue>, kBytes, stream>>>(task);
-  check_launch("conv3d_forward");
+  constexpr auto kKernel = conv3d_forward_kernel<Plan, kMoments, kPrologue>;
+  allow_shared_memory<kKernel>(Plan::kBytes);
+  cudaLaunchAttribute pairs;
+  pairs.id = cudaLaunchAttributeClusterDimension;
+  pairs.val.clusterDim = {Plan::kRanks, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(kThreads<Plan, kPrologue>);
+  config.dynamicSmemBytes = Plan::kBytes;
+  config.stream = stream;
+  config.attrs = &pairs;
+  config.numAttrs = Plan::kRanks == 2 ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kKernel, task), "conv3d_forward");
 }
-template <int kInputBlocks>
-void launch(const ForwardTask& task, int blocks, Stream stream) {
+template <int kInputs, int kSharers>
+void launch(const ForwardTask& task, int groups, Stream stream) {
+  using Plan = ForwardPlan<kInputs, kSharers>;
   const bool prologue = task.prologue[0].scale != nullptr || task.prologue[1].scale != nullptr;
+  const int blocks = groups * kSharers;
   if (task.moments != nullptr)
-    prologue ? launch<kInputBlocks, true, true>(task, blocks, stream)
-             : launch<kInputBlocks, true, false>(task, blocks, stream);
+    prologue ? launch<Plan, true, true>(task, blocks, stream) : launch<Plan, true, false>(task, blocks, stream);
   else
-    prologue ? launch<kInputBlocks, false, true>(task, blocks, stream)
-             : launch<kInputBlocks, false, false>(task, blocks, stream);
-}
-
-// One thread an element. Packed: [output block][input block][tap in the plane][tap along z, last first][32 outputs, in
-// the order of an accumulator's columns][32 inputs], swizzled: the image that a block copies into shared memory.
-__global__ void pack_kernel(const Bf16* __restrict__ weights, Bf16* __restrict__ packed, int in, int out, ConvWay way) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= int64_t{27} * in * out) return;
-  const int k = static_cast<int>(i % 32), column = static_cast<int>(i / 32 % 32);
-  const int third = static_cast<int>(i / 1024 % 3), in_plane = static_cast<int>(i / 3072 % 9);
-  const int64_t block = i / 27648;
-  const int from = static_cast<int>(block % (in / 32)) * 32 + k;
-  const int to = static_cast<int>(block / (in / 32)) * 32 + channel_of_column(column);
-  const int tap = (2 - third) * 9 + in_plane;
-  const int64_t source =
-      way == ConvWay::kForward ? (int64_t{to} * 27 + tap) * in + from : (int64_t{from} * 27 + (26 - tap)) * out + to;
-  const uint32_t linear = (third * 32 + column) * 64 + 2 * k, swizzled = linear ^ (((linear >> 7) & 3) << 4);
-  packed[(block * 9 + in_plane) * (kTapBytes / 2) + swizzled / 2] = weights[source];
+    prologue ? launch<Plan, false, true>(task, blocks, stream) : launch<Plan, false, false>(task, blocks, stream);
 }
 
 }  // namespace
 
-void conv3d_pack(const void* weights, void* packed, int64_t in, int64_t out, ConvWay way, Stream stream) {
-  VOX_ASSERT(in % 32 == 0 && out % 32 == 0 && in * out < (int64_t{1} << 26));
-  if (way == ConvWay::kGradient) std::swap(in, out);
-  constexpr int kPackThreads = 256;
-  const auto blocks = static_cast<unsigned>((27 * in * out + kPackThreads - 1) / kPackThreads);
-  pack_kernel<<<blocks, kPackThreads, 0, stream>>>(static_cast<const Bf16*>(weights), static_cast<Bf16*>(packed),
-                                                   static_cast<int>(in), static_cast<int>(out), way);
-  check_launch("conv3d_pack");
-}
-
 int64_t conv3d_moment_rows(const Conv3d& conv) {
-  return forward_tiling(conv).per_sample();
+  return int64_t{forward_tiling(conv).per_sample()} * ranks(conv);
 }
 
 double conv3d_forward_use(const Conv3d& conv) {
-  return use_of_columns(forward_tiling(conv), blocks_per_output(conv), kOverlap);
+  return use_of_columns(forward_tiling(conv), groups_per_output(conv), kOverlap);
 }
 
 void conv3d_forward(const Conv3d& conv, const void* packed, float* moments, Stream stream) {
-  VOX_ASSERT(conv.in() == 32 || conv.in() == 64);
+  VOX_ASSERT(conv.in() == 32 || conv.in() == 64 || conv.in() == 128);
   VOX_ASSERT(conv.input[0].channels % 32 == 0 && conv.input[0].channels > 0);
   VOX_ASSERT(conv.output[0].channels % 32 == 0 && conv.output[1].channels % 32 == 0 && conv.output[0].channels > 0);
+  VOX_ASSERT(is_aligned(packed) && is_aligned(conv.output[0].y) && is_aligned(conv.output[1].y));
   ForwardTask task{};
   task.tiling = forward_tiling(conv);
   for (int i = 0; i < 2; ++i) {
@@ -322,8 +311,15 @@ void conv3d_forward(const Conv3d& conv, const void* packed, float* moments, Stre
   task.out = static_cast<int>(conv.out());
   task.weights = static_cast<const uint8_t*>(packed);
   task.moments = moments;
-  const int blocks = std::min(blocks_per_output(conv), task.tiling.pieces()) * (task.out / 32);
-  conv.in() == 32 ? launch<1>(task, blocks, stream) : launch<2>(task, blocks, stream);
+  const int groups = std::min(groups_per_output(conv), task.tiling.pieces()) * (task.out / 32);
+  switch (conv.in()) {
+    case 32:
+      return launch<1, 1>(task, groups, stream);
+    case 64:
+      return launch<2, 1>(task, groups, stream);
+    default:
+      return launch<2, 2>(task, groups, stream);
+  }
 }
 
 }  // namespace vox::cuda

@@ -61,11 +61,11 @@ __device__ __forceinline__ void copy_planes(const GradTask& task, const Shared& 
 }
 
 __device__ __forceinline__ void transform_planes(const GradTask& task, const Shared& shared, const Prologue& prologue,
-                                                 int channel, int thread, int first, int stride) {
+                                                 int channel, int first, int stride) {
   RingPosition<kInputRing> at;
   for (int index = first; index < task.tiling.pieces(); index += stride) {
     const Piece piece = task.tiling.piece(index);
-    const PlaneTransform transform(prologue, piece.n, channel, thread);
+    const PlaneTransform<kConsumers + 32> transform(prologue, piece.n, channel);  // the first warp after those copies
     for (int z = piece.begin_z - 1; z <= piece.end_z; ++z) {
       barrier_wait(shared.input_copied + 8 * at.stage, at.parity);
       if (z >= 0 && z < task.tiling.z)
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kThreads<kPrologue>, 1)
     if (threadIdx.x == kConsumers)
       copy_planes(task, shared, &task.input[tensor], channel, outputs, first, stride);
     else if (kPrologue && threadIdx.x >= kTransformers)
-      transform_planes(task, shared, task.prologue[tensor], channel, threadIdx.x - kTransformers, first, stride);
+      transform_planes(task, shared, task.prologue[tensor], channel, first, stride);
   } else {
     more_registers<kPrologue ? 128 : 152>();
     if (group == 0)
@@ -287,6 +287,7 @@ double conv3d_weight_gradient_use(const Conv3d& conv) {
 
 void conv3d_weight_gradient(const Conv3d& conv, float* dw, void* workspace, Stream stream) {
   const int sets = sets_of(conv), per_set = blocks_per_set(conv);
+  VOX_ASSERT(is_aligned(dw) && is_aligned(workspace));
   GradTask task{};
   task.tiling = columns_of(conv, per_set, kOverlap);
   for (int i = 0; i < 2; ++i) {

@@ -2,8 +2,7 @@
 // never exists in the GPU's memory.
 #pragma once
 
-#include "kernels/hopper/conv3d.h"
-#include "kernels/hopper/device.cuh"
+#include "kernels/hopper/tiling.cuh"
 
 namespace vox::cuda {
 
@@ -21,18 +20,20 @@ struct Prologue {
 };
 inline Prologue prologue_of(const ConvInput& input) {
   VOX_ASSERT((input.scale == nullptr) == (input.shift == nullptr));
+  VOX_ASSERT(is_aligned(input.scale) && is_aligned(input.shift));
   VOX_ASSERT(input.scale == nullptr || (input.slope >= 0 && input.slope <= 1));
   return {input.scale, input.shift, input.slope, static_cast<int>(input.channels)};
 }
 
-// The work of one of kPrologueWarps * 32 threads: eight channels of a quarter of the voxels.
+// The work of one of kPrologueWarps * 32 threads, kFirstThread and up: eight channels of a quarter of the voxels.
+template <int kFirstThread>
 class PlaneTransform {
  public:
   // channel: the first of the plane's 32, within the tensor.
-  __device__ __forceinline__ PlaneTransform(const Prologue& prologue, int n, int channel, int thread)
-      : thread_(thread), slope_(prologue.slope), active_(prologue.scale != nullptr) {
+  __device__ __forceinline__ PlaneTransform(const Prologue& prologue, int n, int channel)
+      : slope_(prologue.slope), active_(prologue.scale != nullptr) {
     if (!active_) return;
-    const int64_t first = static_cast<int64_t>(n) * prologue.channels + channel + thread % 4 * 8;
+    const int64_t first = static_cast<int64_t>(n) * prologue.channels + channel + thread() % 4 * 8;
     load(scale_, prologue.scale + first);
     load(shift_, prologue.shift + first);
   }
@@ -41,7 +42,7 @@ class PlaneTransform {
     if (!active_) return;
     constexpr int kStep = kPrologueWarps * 8, kAtOnce = 2;
 #pragma unroll 1
-    for (int base = thread_ / 4; base < kHalo * kHalo; base += kStep * kAtOnce) {
+    for (int base = thread() / 4; base < kHalo * kHalo; base += kStep * kAtOnce) {
       uint4 v[kAtOnce];
       uint32_t address[kAtOnce];
       bool inside[kAtOnce];
@@ -50,7 +51,7 @@ class PlaneTransform {
         const int row = base + j * kStep, at_y = y - 1 + row / kHalo, at_x = x - 1 + row % kHalo;
         inside[j] = row < kHalo * kHalo && static_cast<unsigned>(at_y) < static_cast<unsigned>(size_y) &&
                     static_cast<unsigned>(at_x) < static_cast<unsigned>(size_x);
-        address[j] = plane + row * 64 + ((thread_ % 4 ^ (row / 2 % 4)) << 4);  // swizzled
+        address[j] = plane + row * 64 + ((thread() % 4 ^ (row / 2 % 4)) << 4);  // swizzled
         if (inside[j])
           asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                        : "=r"(v[j].x), "=r"(v[j].y), "=r"(v[j].z), "=r"(v[j].w)
@@ -68,6 +69,7 @@ class PlaneTransform {
   }
 
  private:
+  static __device__ __forceinline__ int thread() { return threadIdx.x - kFirstThread; }
   static __device__ __forceinline__ void load(float (&to)[8], const float* from) {
     const float4 a = __ldg(reinterpret_cast<const float4*>(from)), b = __ldg(reinterpret_cast<const float4*>(from) + 1);
     to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
@@ -79,7 +81,6 @@ class PlaneTransform {
   __device__ __forceinline__ uint32_t both(uint32_t pair, int k) const {
     return pack(one(low_half(pair), k), one(high_half(pair), k + 1));
   }
-  int thread_;
   float slope_;
   bool active_;
   float scale_[8], shift_[8];

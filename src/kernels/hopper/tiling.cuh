@@ -73,6 +73,11 @@ inline double use_of_columns(const Tiling& t, int blocks, int overlap) {
 double conv3d_forward_use(const Conv3d& conv);
 double conv3d_weight_gradient_use(const Conv3d& conv);
 
+// As loads and stores of 16 bytes and the copy engine want it. Null counts.
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
 // Tensor map of [n, z, y, x, channels] bfloat16 with boxes of 32 channels, box_x, box_y voxels and one plane.
 inline CUtensorMap tensor_map(const void* data, int64_t channels, const Tiling& t, int box_y, int box_x) {
   using Encode = decltype(&cuTensorMapEncodeTiled);

@@ -27,6 +27,9 @@ std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, con
 // Whether the bias may stay out of the convolution and go along as RawOutput::bias.
 bool folds_bias(const ConvLayer& layer, const Epilogue& epilogue);
 
+// Half precision on a GPU has its channels last; cuDNN leaves them first where its input has only one.
+at::Tensor in_its_layout(const at::Tensor& raw);
+
 bool normalizes(const at::Tensor& raw, const Epilogue& epilogue);
 Feature normalize(const RawOutput& raw, const Epilogue& epilogue);
 at::Tensor materialize(const Deferred& deferred);

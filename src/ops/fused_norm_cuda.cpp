@@ -176,6 +176,11 @@ NormCallPtr make_call(const RawOutput& raw, const Epilogue& epilogue) {
 
 }  // namespace
 
+at::Tensor in_its_layout(const at::Tensor& raw) {
+  const bool half = raw.scalar_type() == at::kBFloat16 || raw.scalar_type() == at::kHalf;
+  return raw.is_cuda() && half ? channels_last(raw) : raw;
+}
+
 bool normalizes(const at::Tensor& raw, const Epilogue& epilogue) {
   const NormLayer& norm = epilogue.norm;
   const bool dropped = epilogue.dropout.rate > 0 && !epilogue.dropout.before_norm;

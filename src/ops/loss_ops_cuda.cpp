@@ -62,7 +62,7 @@ cuda::LossProblem problem_of(const FusedLoss& loss, const variable_list& logits)
 }
 
 struct FusedLosses : torch::autograd::Function<FusedLosses> {
-  static variable_list forward(AutogradContext* context, const std::vector<at::Tensor>& given,
+  static variable_list forward(AutogradContext* context, at::TensorList given,  // a vector is no tensor to autograd
                                const c10::intrusive_ptr<HeldLoss>& held) {
     variable_list logits;
     for (const at::Tensor& one : given) logits.push_back(one.contiguous());
@@ -104,7 +104,7 @@ FusedLossValues fused_losses(const std::vector<at::Tensor>& logits, const FusedL
   FusedLoss own = loss;
   for (at::Tensor* tensor : {&own.target, &own.label, &own.mask})
     if (tensor->defined()) *tensor = tensor->contiguous();
-  const variable_list values = FusedLosses::apply(logits, c10::make_intrusive<HeldLoss>(own));
+  const variable_list values = FusedLosses::apply(at::TensorList(logits), c10::make_intrusive<HeldLoss>(own));
   return {values[0], values[1]};
 }
 

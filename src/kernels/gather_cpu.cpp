@@ -92,27 +92,6 @@ Range padded_range(const Range& indices, int64_t size, Padding padding) {
   return read;
 }
 
-template <class T>
-GatherSource<T> source_of(const VolumeView& view, const GatherMap& map, const GatherOptions& options) {
-  GatherSource<T> source{};
-  source.data = reinterpret_cast<const T*>(view.data);
-  for (int axis = 0; axis < 3; ++axis) {
-    source.origin[axis] = map.origin[axis];
-    source.size[axis] = view.extent[axis];
-    source.begin[axis] = view.box.begin[axis];
-    source.end[axis] = view.box.end[axis];
-  }
-  source.stride[0] = view.stride_z;
-  source.stride[1] = view.stride_y;
-  source.stride[2] = 1;
-  source.scale = static_cast<float>(view.scale);
-  source.offset = static_cast<float>(view.offset) + 0.0f;  // -0 would make zeros differ in sign
-  source.scaled = view.scale != 1 || view.offset != 0;
-  source.padding = options.padding;
-  source.pad_value = options.pad_value;
-  return source;
-}
-
 }  // namespace
 
 Box3 source_box(const GatherMap& map, const Extent3& output, Interpolation interpolation) {
@@ -151,7 +130,7 @@ void gather_cpu(const GatherOutput& output, const VolumeView& source, const Gath
   VOX_ASSERT(std::isfinite(options.pad_value));
   with_type(source.dtype, [&](auto typed) {
     using T = decltype(typed);
-    const GatherSource<T> typed_source = source_of<T>(source, map, options);
+    const GatherSource<T> typed_source = gather::source_of<T>(source, map, options);
     if (map.deformation)
       gather::deform_rows(output, typed_source, map, options.interpolation);
     else if (gather::is_copy(map))

@@ -39,6 +39,12 @@ void leave_other_channels_alone(const std::vector<int64_t>& channels, Drawn& dra
     op = [channels, apply = std::move(op)](const PatchView& patch) {
       if (std::find(channels.begin(), channels.end(), patch.channel) != channels.end()) apply(patch);
     };
+  for (StepOfChannel& step : drawn.steps)
+    if (step)
+      step = [channels, of = std::move(step)](int64_t channel) {
+        const bool acted_on = std::find(channels.begin(), channels.end(), channel) != channels.end();
+        return acted_on ? of(channel) : std::nullopt;
+      };
 }
 
 }  // namespace
@@ -60,6 +66,21 @@ Drawn draw_transforms(const AugmentationOptions& options, const DrawContext& con
 Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,
                       int64_t sample, int64_t channels) {
   return draw_transforms(options, {.patch = patch, .spacing = spacing, .channels = channels}, seed, sample);
+}
+
+std::vector<IntensityStep> steps_of(const Drawn& drawn, int64_t channel) {
+  VOX_ASSERT(drawn.steps.size() == drawn.intensity.size());
+  std::vector<IntensityStep> steps;
+  for (const StepOfChannel& of : drawn.steps)
+    if (std::optional<IntensityStep> step = of(channel)) steps.push_back(std::move(*step));
+  return steps;
+}
+
+std::string host_only_transform(const AugmentationOptions& options) {
+  if (!options.enabled) return "";
+  for (const TransformEntry& entry : all_transforms())
+    if (entry.on_host_only && entry.enabled(options)) return entry.name;
+  return "";
 }
 
 SpatialMap compose(const SpatialMap& first, const SpatialMap& then) {

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "config/options.h"
 #include "kernels/gather.h"
+#include "kernels/intensity_steps.h"
 
 namespace vox {
 
@@ -35,6 +36,8 @@ struct PatchView {  // one channel of one gathered image, float32
   int64_t channel;
 };
 using IntensityOp = std::function<void(const PatchView&)>;
+// The same as data, for a GPU; nothing where the channel is left alone.
+using StepOfChannel = std::function<std::optional<IntensityStep>(int64_t channel)>;
 
 struct Drawn {  // what was drawn for one sample
   SpatialMap map;
@@ -42,6 +45,7 @@ struct Drawn {  // what was drawn for one sample
   bool rotates = false;                                         // rotate happened
   std::vector<int64_t> source_channel;                          // image channel to read for each; empty: itself
   std::vector<std::pair<const char*, IntensityOp>> intensity;   // name, in order
+  std::vector<StepOfChannel> steps;                             // of each of them; a null one has no such form
   std::vector<std::pair<std::string, std::string>> parameters;  // for `inspect --sample`: name, value
 
   int64_t channel_to_read(int64_t channel) const {
@@ -49,6 +53,7 @@ struct Drawn {  // what was drawn for one sample
   }
 };
 GatherMap to_gather_map(const Drawn& drawn, const Extent3& begin, const Extent3& extent);
+std::vector<IntensityStep> steps_of(const Drawn& drawn, int64_t channel);  // all of them must be given as data
 
 struct DrawContext {  // of the sample that is drawn for
   Extent3 patch;
@@ -63,9 +68,11 @@ struct TransformEntry {
   // Draws from `random` and adds to `drawn`; not called where the transform is disabled.
   void (*draw)(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn);
   bool (*enabled)(const AugmentationOptions& options);
-  uint32_t stream = 0;  // from the list
+  bool on_host_only = false;  // changes values, and does not say how as data
+  uint32_t stream = 0;        // from the list
 };
 const std::vector<TransformEntry>& all_transforms();
+std::string host_only_transform(const AugmentationOptions& options);  // the first that is on; empty: none is
 
 Drawn draw_transforms(const AugmentationOptions& options, const DrawContext& context, uint64_t seed, int64_t sample);
 Drawn draw_transforms(const AugmentationOptions& options, const Extent3& patch, const Spacing3& spacing, uint64_t seed,

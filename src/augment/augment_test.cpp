@@ -53,6 +53,8 @@ TEST(Augment, EveryTransformActsWhenOnAndIsSilentWhenOff) {
     EXPECT_FALSE(parameter(drawn, entry.name).empty()) << entry.name;
     const bool moves = !is_identity(drawn.map) || drawn.deformation;
     EXPECT_NE(moves, !drawn.intensity.empty()) << entry.name;
+    EXPECT_EQ(drawn.steps.size(), drawn.intensity.size()) << entry.name;
+    for (const StepOfChannel& step : drawn.steps) EXPECT_NE(step == nullptr, !entry.on_host_only) << entry.name;
     EXPECT_TRUE(streams.insert(entry.stream).second) << entry.name << ": another transform has this stream";
   }
   AugmentationOptions off = all_on();

@@ -24,6 +24,7 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   add_intensity(
       drawn, "blur", widths,
       [](const PatchView& patch, const Widths& sigma) { gaussian_blur_cpu(patch.data, patch.extent, sigma.of); },
+      [](const Widths& sigma, int64_t) { return step::Blur{{sigma.of[0], sigma.of[1], sigma.of[2]}}; },
       [](const Widths& sigma) { return "sigma " + triple(sigma.of); });
 }
 

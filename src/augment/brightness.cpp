@@ -16,6 +16,7 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
         const int64_t count = patch.extent.voxels();
         for (int64_t i = 0; i < count; ++i) patch.data[i] *= factor;
       },
+      [](float factor, int64_t) { return step::Multiply{factor}; },
       [](float factor) { return "factor " + format_number(factor, 4); });
 }
 

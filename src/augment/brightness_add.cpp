@@ -15,6 +15,7 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
         const int64_t count = patch.extent.voxels();
         for (int64_t i = 0; i < count; ++i) patch.data[i] += shift;
       },
+      [](float shift, int64_t) { return step::Add{shift}; },
       [](float shift) { return "shift " + format_number(shift, 4); });
 }
 

@@ -13,14 +13,19 @@ struct Ramp {
 };
 
 // The ramp is 1 where the patch's box, scaled to -1 .. 1, is met by its plane: no voxel gets more than the strength.
-void add_ramp(const PatchView& patch, const Ramp& ramp) {
+step::Ramp ramp_over(const Extent3& extent, const Ramp& ramp) {
   const double reach = std::abs(ramp.direction[0]) + std::abs(ramp.direction[1]) + std::abs(ramp.direction[2]);
-  double step[3], start = 0;
+  step::Ramp over{};
   for (int axis = 0; axis < 3; ++axis) {
-    const double half = static_cast<double>(patch.extent[axis] - 1) / 2;
-    step[axis] = half > 0 ? ramp.strength * ramp.direction[axis] / reach / half : 0;
-    start -= step[axis] * half;
+    const double half = static_cast<double>(extent[axis] - 1) / 2;
+    over.along[axis] = half > 0 ? ramp.strength * ramp.direction[axis] / reach / half : 0;
+    over.start -= over.along[axis] * half;
   }
+  return over;
+}
+
+void add_ramp(const PatchView& patch, const Ramp& ramp) {
+  const auto [start, step] = ramp_over(patch.extent, ramp);
   const float slope = static_cast<float>(step[2]);
   for (int64_t z = 0; z < patch.extent.z; ++z)
     for (int64_t y = 0; y < patch.extent.y; ++y) {
@@ -43,9 +48,12 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     ramp.strength = draw_between(gradient.strength, "brightness_gradient.strength", random);
     return ramp;
   });
-  add_intensity(drawn, "brightness_gradient", ramps, add_ramp, [](const Ramp& ramp) {
-    return concat("strength ", format_number(ramp.strength, 4), " along ", triple(ramp.direction));
-  });
+  add_intensity(
+      drawn, "brightness_gradient", ramps, add_ramp,
+      [patch = context.patch](const Ramp& ramp, int64_t) { return ramp_over(patch, ramp); },
+      [](const Ramp& ramp) {
+        return concat("strength ", format_number(ramp.strength, 4), " along ", triple(ramp.direction));
+      });
 }
 
 }  // namespace

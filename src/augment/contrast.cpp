@@ -27,6 +27,7 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   add_intensity(
       drawn, "contrast", factors,
       [preserve_range](const PatchView& patch, float factor) { spread(patch, factor, preserve_range); },
+      [preserve_range](float factor, int64_t) { return step::Contrast{factor, preserve_range}; },
       [](float factor) { return "factor " + format_number(factor, 4); });
 }
 

@@ -13,12 +13,16 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   for (int64_t i = 0; i < count; ++i) boxes.push_back(draw_box(context.patch, cut.size, "cut_noise.size", random));
   const float sigma = static_cast<float>(draw_between(cut.sigma, "cut_noise.sigma", random));
   const Random voxels = random.per_voxel();
-  drawn.intensity.emplace_back("cut_noise", [boxes, sigma, voxels](const PatchView& patch) {
+  const auto apply = [boxes, sigma, voxels](const PatchView& patch) {
     const int64_t before = patch.channel * patch.extent.voxels();
     for (const Box3& box : boxes)
       for_each_row(box, patch.extent, [&](int64_t first, int64_t length) {
         add_noise_cpu(patch.data + first, length, sigma, voxels, before + first);
       });
+  };
+  drawn.intensity.emplace_back("cut_noise", apply);
+  drawn.steps.push_back([boxes, sigma, voxels, patch = context.patch](int64_t channel) {
+    return step::NoiseInBoxes{boxes, sigma, voxels, channel * patch.voxels()};
   });
   std::vector<std::string> texts;
   for (const Box3& box : boxes) texts.push_back(concat(box));

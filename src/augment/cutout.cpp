@@ -29,8 +29,9 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     boxes.push_back(box);
   }
   const bool with_mean = cut.fill == "mean";
-  drawn.intensity.emplace_back("cutout",
-                               [boxes, with_mean](const PatchView& patch) { blank(patch, boxes, with_mean); });
+  add_intensity(
+      drawn, "cutout", [boxes, with_mean](const PatchView& patch) { blank(patch, boxes, with_mean); },
+      step::Fill{boxes, std::vector<float>(with_mean ? 0 : boxes.size(), 0.0f)});
   std::vector<std::string> texts;
   for (const Box3& box : boxes) texts.push_back(concat(box));
   drawn.parameters.emplace_back("cutout", join(texts, " "));

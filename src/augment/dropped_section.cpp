@@ -7,9 +7,7 @@
 namespace vox {
 namespace {
 
-struct Replaced {
-  int64_t section, first, second;  // by the mean of these two, which may be one
-};
+using Replaced = step::ReplacedSection;
 
 void replace(const PatchView& patch, const std::vector<Replaced>& all) {
   const int64_t slice = patch.extent.y * patch.extent.x;
@@ -34,7 +32,8 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     else
       all.push_back({section, from_before ? before : after, from_before ? before : after});
   }
-  drawn.intensity.emplace_back("dropped_section", [all](const PatchView& patch) { replace(patch, all); });
+  add_intensity(
+      drawn, "dropped_section", [all](const PatchView& patch) { replace(patch, all); }, step::ReplaceSections{all});
   drawn.parameters.emplace_back("dropped_section", "sections " + listed(sections) + " by " + dropped.with);
 }
 

@@ -21,6 +21,7 @@ void draw_gamma(const Request& request, const DrawContext& context, Random& rand
   add_intensity(
       drawn, request.name, curves,
       [](const PatchView& patch, const GammaCurve& curve) { gamma_cpu(patch.data, patch.extent.voxels(), curve); },
+      [](const GammaCurve& curve, int64_t) { return step::Gamma{curve}; },
       [](const GammaCurve& curve) { return "exponent " + format_number(curve.exponent, 4); });
 }
 

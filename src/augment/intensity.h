@@ -30,19 +30,32 @@ auto draw_channels(const ChannelSwitch& options, int64_t channels, Random& rando
   return drawn;
 }
 
-// Adds apply(patch, parameters) for the channels that have some, and "what they are" in words, channel by channel.
-template <class T, class Apply, class Describe>
-void add_intensity(Drawn& drawn, const char* name, PerChannel<T> values, const Apply& apply, const Describe& describe) {
+// Adds apply(patch, parameters) for the channels that have some, the same as data, to_step(parameters, channel), and
+// "what they are" in words, channel by channel.
+template <class T, class Apply, class ToStep, class Describe>
+void add_intensity(Drawn& drawn, const char* name, PerChannel<T> values, const Apply& apply, const ToStep& to_step,
+                   const Describe& describe) {
   std::vector<std::string> texts;
   for (const std::optional<T>& value : values) {
     const std::string text = value ? describe(*value) : "none";
     if (texts.empty() || texts.back() != text) texts.push_back(text);
   }
   drawn.parameters.emplace_back(name, join(texts, " | "));
+  drawn.steps.push_back([values, to_step](int64_t channel) -> std::optional<IntensityStep> {
+    const std::optional<T>& value = values[static_cast<size_t>(channel)];
+    if (!value) return std::nullopt;
+    return to_step(*value, channel);
+  });
   drawn.intensity.emplace_back(name, [values = std::move(values), apply](const PatchView& patch) {
     const std::optional<T>& value = values[static_cast<size_t>(patch.channel)];
     if (value) apply(patch, *value);
   });
+}
+
+// The same for all channels.
+inline void add_intensity(Drawn& drawn, const char* name, IntensityOp apply, const IntensityStep& step) {
+  drawn.intensity.emplace_back(name, std::move(apply));
+  drawn.steps.push_back([step](int64_t) { return std::optional<IntensityStep>(step); });
 }
 
 // Different sections of a patch, in order: 1 to `most` of them.

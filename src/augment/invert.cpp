@@ -14,7 +14,9 @@ void invert(const PatchView& patch, bool) {
 void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
   if (!random.chance(options.invert.prob)) return;
   const auto channels = draw_channels(options.invert, context.channels, random, [] { return true; });
-  add_intensity(drawn, "invert", channels, invert, [](bool) { return std::string("about the mean"); });
+  add_intensity(
+      drawn, "invert", channels, invert, [](bool, int64_t) { return step::Invert{}; },
+      [](bool) { return std::string("about the mean"); });
 }
 
 }  // namespace

@@ -12,13 +12,17 @@ struct Shares {
   double of[3] = {1, 1, 1};
 };
 
-void lower(const PatchView& patch, const Shares& shares) {
+Extent3 coarse_grid(const Extent3& fine, const Shares& shares) {
   Extent3 coarse;
   for (int axis = 0; axis < 3; ++axis) {
-    const double voxels = shares.of[axis] * static_cast<double>(patch.extent[axis]);
-    coarse[axis] = std::clamp<int64_t>(static_cast<int64_t>(std::nearbyint(voxels)), 1, patch.extent[axis]);
+    const double voxels = shares.of[axis] * static_cast<double>(fine[axis]);
+    coarse[axis] = std::clamp<int64_t>(static_cast<int64_t>(std::nearbyint(voxels)), 1, fine[axis]);
   }
-  low_resolution_cpu(patch.data, patch.extent, coarse);
+  return coarse;
+}
+
+void lower(const PatchView& patch, const Shares& shares) {
+  low_resolution_cpu(patch.data, patch.extent, coarse_grid(patch.extent, shares));
 }
 
 void draw(const AugmentationOptions& options, const DrawContext& context, Random random, Drawn& drawn) {
@@ -33,7 +37,10 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     }
     return one;
   });
-  add_intensity(drawn, "low_resolution", shares, lower, [](const Shares& one) { return "share " + triple(one.of); });
+  add_intensity(
+      drawn, "low_resolution", shares, lower,
+      [patch = context.patch](const Shares& one, int64_t) { return step::LowResolution{coarse_grid(patch, one)}; },
+      [](const Shares& one) { return "share " + triple(one.of); });
 }
 
 }  // namespace

@@ -31,11 +31,17 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   std::vector<Missing> all;
   for (const int64_t section : sections)
     all.push_back(draw_missing(options.missing_section, context.patch, section, random));
-  drawn.intensity.emplace_back("missing_section", [all](const PatchView& patch) {
+  step::Fill as_data;
+  for (const Missing& missing : all) {
+    as_data.boxes.push_back(missing.rows);
+    as_data.values.push_back(missing.fill);
+  }
+  const auto apply = [all](const PatchView& patch) {
     for (const Missing& missing : all)
       for_each_row(missing.rows, patch.extent,
                    [&](int64_t first, int64_t count) { std::fill_n(patch.data + first, count, missing.fill); });
-  });
+  };
+  add_intensity(drawn, "missing_section", apply, as_data);
   drawn.parameters.emplace_back("missing_section", "sections " + listed(sections));
 }
 

@@ -48,10 +48,11 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
   const double angle = random.uniform(0, std::numbers::pi);
   const double length = draw_between(options.motion_blur.length, "motion_blur.length", random);
   const Movement movement{std::sin(angle), std::cos(angle), length};
-  drawn.intensity.emplace_back("motion_blur", [sections, movement](const PatchView& patch) {
+  const auto apply = [sections, movement](const PatchView& patch) {
     const int64_t slice = patch.extent.y * patch.extent.x;
     for (const int64_t section : sections) smear(patch.data + section * slice, patch.extent, movement);
-  });
+  };
+  add_intensity(drawn, "motion_blur", apply, step::SmearSections{sections, movement.y, movement.x, movement.length});
   drawn.parameters.emplace_back("motion_blur", concat("sections ", listed(sections), ", length ",
                                                       format_number(length, 4), ", angle ", format_number(angle, 4)));
 }

@@ -17,6 +17,9 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
         const int64_t count = patch.extent.voxels();
         add_noise_cpu(patch.data, count, sigma, voxels, patch.channel * count);
       },
+      [voxels, patch = context.patch](float sigma, int64_t channel) {
+        return step::Noise{sigma, voxels, channel * patch.voxels()};
+      },
       [](float sigma) { return "sigma " + format_number(sigma, 4); });
 }
 

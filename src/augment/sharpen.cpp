@@ -25,9 +25,12 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     const double sigma = draw_between(options.sharpen.sigma, "sharpen.sigma", random);
     return Mask{sigma, static_cast<float>(draw_between(options.sharpen.strength, "sharpen.strength", random))};
   });
-  add_intensity(drawn, "sharpen", masks, sharpen, [](const Mask& mask) {
-    return concat("strength ", format_number(mask.strength, 4), ", sigma ", format_number(mask.sigma, 4));
-  });
+  add_intensity(
+      drawn, "sharpen", masks, sharpen,
+      [](const Mask& mask, int64_t) { return step::Sharpen{mask.sigma, mask.strength}; },
+      [](const Mask& mask) {
+        return concat("strength ", format_number(mask.strength, 4), ", sigma ", format_number(mask.sigma, 4));
+      });
 }
 
 }  // namespace

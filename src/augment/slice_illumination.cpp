@@ -29,8 +29,14 @@ void draw(const AugmentationOptions& options, const DrawContext& context, Random
     light.factor = static_cast<float>(draw_between(slices.factor, "slice_illumination.factor", random));
     light.shift = static_cast<float>(draw_between(slices.shift, "slice_illumination.shift", random));
   }
-  drawn.intensity.emplace_back("slice_illumination",
-                               [axis, lights](const PatchView& patch) { illuminate(patch, axis, lights); });
+  step::Lights as_data{axis, {}, {}};
+  for (const Light& light : lights) {
+    as_data.factor.push_back(light.factor);
+    as_data.shift.push_back(light.shift);
+  }
+  add_intensity(
+      drawn, "slice_illumination", [axis, lights](const PatchView& patch) { illuminate(patch, axis, lights); },
+      as_data);
   drawn.parameters.emplace_back("slice_illumination", concat(lights.size(), " slices across axis ", axis));
 }
 

@@ -71,6 +71,14 @@ std::vector<float> shrunk(const float* data, const Extent3& extent, const Extent
 
 }  // namespace
 
+CoarseTaps coarse_taps(int64_t fine, int64_t coarse) {
+  const std::vector<int64_t> from = nearest_of(fine, coarse);
+  Taps taps = linear_taps(fine, coarse);
+  for (int32_t& low : taps.low) low = static_cast<int32_t>(from[static_cast<size_t>(low)]);
+  for (int32_t& high : taps.high) high = static_cast<int32_t>(from[static_cast<size_t>(high)]);
+  return {std::move(taps.low), std::move(taps.high), std::move(taps.fraction)};
+}
+
 void low_resolution_cpu(float* data, const Extent3& extent, const Extent3& coarse) {
   VOX_ASSERT(coarse.z > 0 && coarse.y > 0 && coarse.x > 0);
   if (extent.voxels() == 0 || extent == coarse) return;

@@ -20,6 +20,7 @@ struct BatchInWork {
   int64_t number = 0;
   std::shared_ptr<Slot> slot;
   std::vector<SampleInfo> samples;
+  std::vector<DeviceSample> on_device;
   int64_t begun = 0, done = 0;
 };
 
@@ -42,7 +43,7 @@ struct Pipeline::Impl {
       : options(pipeline_options),
         maker(std::move(store), data, augmentation, pipeline_options),
         // What waits ready, one being used, one being filled.
-        slots(std::make_shared<SlotPool>(maker.array_specs(), options.batch_size, data.patch_size,
+        slots(std::make_shared<SlotPool>(maker.host_arrays(), options.batch_size, data.patch_size,
                                          std::max(1, options.prefetch) + 2)) {
     if (options.stride == 0) options.stride = options.batch_size;
     slots->on_return([shared = wake] {
@@ -75,6 +76,7 @@ struct Pipeline::Impl {
     batch->number = next_number++;
     batch->slot = std::move(slot);
     batch->samples.resize(static_cast<size_t>(options.batch_size));
+    if (options.gather_on != GatherOn::kHost) batch->on_device.resize(static_cast<size_t>(options.batch_size));
     batches.push_back(batch);
     return batch;
   }
@@ -114,15 +116,19 @@ struct Pipeline::Impl {
 
   void fill(Filling& filling) {
     const Span span("sample_fill");
+    DeviceSample for_device;
     try {
       maker.fill(filling.sample, filling.place, *filling.batch->slot);
+      if (options.gather_on != GatherOn::kHost) for_device = maker.for_device(filling.sample);
     } catch (const std::exception& error) {
       fail(filling.sample.info.sample, error);
       return;
     }
     filling.sample.parts.clear();  // lets the store's blocks go before anyone waits for their memory
     std::lock_guard lock(mutex);
-    filling.batch->samples[static_cast<size_t>(filling.place)] = filling.sample.info;
+    const size_t place = static_cast<size_t>(filling.place);
+    filling.batch->samples[place] = filling.sample.info;
+    if (options.gather_on != GatherOn::kHost) filling.batch->on_device[place] = std::move(for_device);
     ++filling.batch->done;
     changed.notify_all();
   }
@@ -136,15 +142,23 @@ struct Pipeline::Impl {
     changed.notify_all();
   }
 
+  // Needs the lock.
+  bool has_answer() const {
+    return failure || (!batches.empty() && batches.front()->done == options.batch_size) ||
+           (batches.empty() && options.batches >= 0 && next_number >= options.batches);
+  }
+
+  bool ready() {
+    std::lock_guard lock(mutex);
+    return has_answer();
+  }
+
   bool next(Batch& batch) {
     batch = {};  // gives its slot back before waiting for another
     const auto start = Clock::now();
     const Span span("queue_wait");
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] {
-      return failure || (!batches.empty() && batches.front()->done == options.batch_size) ||
-             (batches.empty() && options.batches >= 0 && next_number >= options.batches);
-    });
+    changed.wait(lock, [&] { return has_answer(); });
     if (failure) throw *failure;
     if (batches.empty()) return false;
     const std::shared_ptr<BatchInWork> ready = batches.front();
@@ -152,6 +166,7 @@ struct Pipeline::Impl {
     batch.step = (options.first_sample + ready->number * options.stride) / options.stride;
     batch.arrays = ready->slot->arrays;
     batch.samples = ready->samples;
+    batch.on_device = std::move(ready->on_device);
     batch.slot = std::move(ready->slot);  // the batch alone decides when the slot is free again
     batch.waited_s = seconds_since(start);
     return true;
@@ -179,6 +194,14 @@ Pipeline::~Pipeline() = default;
 
 bool Pipeline::next(Batch& batch) {
   return impl_->next(batch);
+}
+
+bool Pipeline::ready() const {
+  return impl_->ready();
+}
+
+std::vector<ArraySpec> Pipeline::device_arrays() const {
+  return impl_->maker.device_arrays();
 }
 
 }  // namespace vox

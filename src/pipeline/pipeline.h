@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "config/options.h"
+#include "pipeline/device_sample.h"
 #include "volume/store.h"
 
 namespace vox {
@@ -22,6 +23,13 @@ struct BatchArray {
   bool channels_last = false;  // order in memory: N, Z, Y, X, C
   std::byte* data = nullptr;
   int64_t bytes() const;
+};
+
+struct ArraySpec {  // of a batch
+  std::string name;
+  DType dtype;
+  int64_t channels;
+  bool channels_last;
 };
 
 struct SampleInfo {
@@ -35,8 +43,9 @@ struct Batch {  // valid until it is handed back by the next call of next(), or 
   int64_t step = 0;
   std::map<std::string, BatchArray> arrays;  // image, label, mask, target.*
   std::vector<SampleInfo> samples;
-  std::shared_ptr<void> slot;  // keeps the memory; recycled when the last copy goes
-  double waited_s = 0;         // how long next() waited for it
+  std::vector<DeviceSample> on_device;  // what the device is to add, sample by sample; empty with GatherOn::kHost
+  std::shared_ptr<void> slot;           // keeps the memory; recycled when the last copy goes
+  double waited_s = 0;                  // how long next() waited for it
 };
 
 struct PipelineOptions {
@@ -50,6 +59,8 @@ struct PipelineOptions {
   Split split = Split::kTrain;
   bool augment = true;
   std::vector<TargetOptions> targets{};  // arrays target.<name>, made from the label
+  GatherOn gather_on = GatherOn::kHost;
+  BoxMemory box_memory{};  // with kDeviceFromBoxes
 };
 
 class Pipeline {
@@ -59,6 +70,8 @@ class Pipeline {
   ~Pipeline();  // at any moment: threads end, slots are freed
   // The next batch in order; a worker's exception arrives here with the case id. False after the last.
   bool next(Batch& batch);
+  bool ready() const;                            // next() would not wait
+  std::vector<ArraySpec> device_arrays() const;  // what Batch::on_device makes
 
  private:
   struct Impl;

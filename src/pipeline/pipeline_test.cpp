@@ -16,6 +16,7 @@
 #include "base/span.h"
 #include "base/thread_pool.h"
 #include "io/format.h"
+#include "pipeline/slots.h"
 
 namespace vox {
 namespace {
@@ -171,6 +172,40 @@ TEST_F(PipelineTest, AWorkersErrorArrivesWithTheCase) {
     FAIL() << "truncated files were read";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("case"));
+  }
+}
+
+// What a GPU would be told, done by the CPU: the boxes and maps that travel give the batch that the host makes.
+TEST_F(PipelineTest, SamplesForTheDeviceGatherToTheSameBatch) {
+  augmentation_.noise.enabled = false;
+  augmentation_.elastic.enabled = true;
+  data_.images = {"images/*.npy", "images/{id}.npy"};
+  const BoxMemory memory = [](int64_t bytes) {
+    return std::shared_ptr<std::byte>(new std::byte[static_cast<size_t>(bytes)], std::default_delete<std::byte[]>());
+  };
+  Pipeline host(make_store(), data_, augmentation_, {.seed = 9, .batches = 12});
+  Pipeline boxes(
+      make_store(), data_, augmentation_,
+      {.seed = 9, .batches = 12, .threads = 3, .gather_on = GatherOn::kDeviceFromBoxes, .box_memory = memory});
+  Pipeline resident(make_store(), data_, augmentation_, {.seed = 9, .batches = 12, .gather_on = GatherOn::kDevice});
+  ASSERT_EQ(boxes.device_arrays().size(), 2u);
+  Batch made, told, named;
+  while (host.next(made)) {
+    ASSERT_TRUE(boxes.next(told) && resident.next(named));
+    EXPECT_TRUE(told.arrays.empty() && made.on_device.empty());
+    for (size_t place = 0; place < told.on_device.size(); ++place) {
+      const DeviceSample& sample = told.on_device[place];
+      ASSERT_EQ(sample.gathers.size(), 3u);
+      for (size_t i = 0; i < sample.gathers.size(); ++i) {
+        const DeviceGather& gather = sample.gathers[i];
+        EXPECT_EQ(gather.source, named.on_device[place].gathers[i].source);
+        const GatherOutput wanted =
+            output_of(made.arrays.at(gather.array), static_cast<int64_t>(place), gather.channel);
+        std::vector<std::byte> out(static_cast<size_t>(wanted.extent.voxels() * size_of(wanted.dtype)));
+        gather_cpu({out.data(), wanted.dtype, wanted.extent}, gather.box, sample.map, gather.options);
+        EXPECT_EQ(0, std::memcmp(out.data(), wanted.data, out.size())) << gather.array;
+      }
+    }
   }
 }
 

@@ -14,18 +14,6 @@ Role role_of(const std::string& array) {
   return array == kLabel ? Role::kLabel : Role::kMask;
 }
 
-// Where the patch of one sample and channel lies inside a batch array.
-GatherOutput output_of(const BatchArray& array, int64_t place, int64_t channel) {
-  const Extent3 extent{array.shape[2], array.shape[3], array.shape[4]};
-  const int64_t channels = array.shape[1];
-  const int64_t first = array.channels_last ? place * channels * extent.voxels() + channel
-                                            : (place * channels + channel) * extent.voxels();
-  return {.data = array.data + first * size_of(array.dtype),
-          .dtype = array.dtype,
-          .extent = extent,
-          .voxel_stride = array.channels_last ? channels : 1};
-}
-
 void store_patch(const GatherOutput& output, const float* patch) {
   const int64_t voxels = output.extent.voxels();
   if (output.dtype == DType::kBFloat16) {
@@ -51,6 +39,8 @@ SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, 
       augmentation_(augmentation),
       seed_(options.seed),
       augment_(options.augment && augmentation.enabled),
+      gather_on_(options.gather_on),
+      box_memory_(options.box_memory),
       contexts_(store_, data.patch_size, augmentation) {
   const std::vector<int64_t>& cases = store_->dataset().of(options.split);
   VOX_CHECK(!cases.empty(), "no case is in the ",
@@ -78,6 +68,24 @@ std::vector<ArraySpec> SampleMaker::array_specs() const {
   return specs;
 }
 
+// Targets are made from the label, on the host: then it is gathered there.
+bool SampleMaker::on_device(const std::string& array) const {
+  if (gather_on_ == GatherOn::kHost || array.starts_with("target.")) return false;
+  return array != kLabel || targets_.empty();
+}
+
+std::vector<ArraySpec> SampleMaker::host_arrays() const {
+  std::vector<ArraySpec> specs = array_specs();
+  std::erase_if(specs, [&](const ArraySpec& spec) { return on_device(spec.name); });
+  return specs;
+}
+
+std::vector<ArraySpec> SampleMaker::device_arrays() const {
+  std::vector<ArraySpec> specs = array_specs();
+  std::erase_if(specs, [&](const ArraySpec& spec) { return !on_device(spec.name); });
+  return specs;
+}
+
 GatherOptions SampleMaker::gather_options(const std::string& array) const {
   GatherOptions options{.interpolation = Interpolation::kLinear,
                         .padding = padding_of(data_.padding),
@@ -92,6 +100,11 @@ GatherOptions SampleMaker::gather_options(const std::string& array) const {
   return options;
 }
 
+Box3 SampleMaker::box_of(const PreparedSample& sample, const std::string& array) const {
+  const Extent3& volume = store_->facts(sample.info.case_index).extent;
+  return read_box(sample.map, data_.patch_size, gather_options(array), volume);
+}
+
 PreparedSample SampleMaker::read(int64_t sample) const {
   PreparedSample prepared;
   const Span draw("draw");
@@ -104,10 +117,11 @@ PreparedSample SampleMaker::read(int64_t sample) const {
 
   const Span span("fetch");
   const auto fetch = [&](const char* name, int64_t channel) {
-    const Extent3& volume = store_->facts(choice.case_index).extent;
-    const Box3 box = read_box(prepared.map, data_.patch_size, gather_options(name), volume);
     const int64_t from = name == kImage ? prepared.drawn.channel_to_read(channel) : channel;
-    prepared.parts.push_back({name, channel, store_->fetch(choice.case_index, role_of(name), from, box)});
+    PreparedArray part{name, channel, {choice.case_index, role_of(name), from}, {}};
+    if (!on_device(name) || gather_on_ == GatherOn::kDeviceFromBoxes)
+      part.block = store_->fetch(choice.case_index, role_of(name), from, box_of(prepared, name));
+    prepared.parts.push_back(std::move(part));
   };
   for (int64_t channel = 0; channel < store_->image_channels(); ++channel) fetch(kImage, channel);
   if (has_label_) fetch(kLabel, 0);
@@ -117,6 +131,7 @@ PreparedSample SampleMaker::read(int64_t sample) const {
 
 void SampleMaker::fill(const PreparedSample& sample, int64_t place, Slot& slot) const {
   for (const PreparedArray& part : sample.parts) {
+    if (on_device(part.name)) continue;
     BatchArray& array = slot.arrays.at(part.name);
     if (part.name == kImage) {
       fill_image(sample, part, place, array);
@@ -126,6 +141,30 @@ void SampleMaker::fill(const PreparedSample& sample, int64_t place, Slot& slot) 
     gather_cpu(output_of(array, place, part.channel), part.block.view, sample.map, gather_options(part.name));
   }
   fill_targets(sample, place, slot);
+}
+
+DeviceSample SampleMaker::for_device(const PreparedSample& sample) const {
+  DeviceSample made{sample.map, {}};
+  for (const PreparedArray& part : sample.parts) {
+    if (!on_device(part.name)) continue;
+    DeviceGather gather{.array = part.name,
+                        .channel = part.channel,
+                        .source = part.source,
+                        .options = gather_options(part.name),
+                        .steps = {},
+                        .box = part.block.view,
+                        .memory = {}};
+    if (part.name == kImage) gather.steps = steps_of(sample.drawn, part.channel);
+    if (gather_on_ == GatherOn::kDeviceFromBoxes) {
+      const Span span("box_copy");
+      const Box3 box = box_of(sample, part.name);
+      if (!box.empty()) gather.memory = box_memory_(box.voxels() * size_of(gather.box.dtype));
+      gather.box = copy_box(part.block.view, box.empty() ? Box3{gather.box.box.begin, gather.box.box.begin} : box,
+                            gather.memory.get());
+    }
+    made.gathers.push_back(std::move(gather));
+  }
+  return made;
 }
 
 void SampleMaker::fill_targets(const PreparedSample& sample, int64_t place, Slot& slot) const {

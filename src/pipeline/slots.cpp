@@ -32,6 +32,17 @@ std::unique_ptr<Slot> make_slot(const std::vector<ArraySpec>& specs, int64_t bat
 
 }  // namespace
 
+GatherOutput output_of(const BatchArray& array, int64_t place, int64_t channel) {
+  const Extent3 extent{array.shape[2], array.shape[3], array.shape[4]};
+  const int64_t channels = array.shape[1];
+  const int64_t first = array.channels_last ? place * channels * extent.voxels() + channel
+                                            : (place * channels + channel) * extent.voxels();
+  return {.data = array.data + first * size_of(array.dtype),
+          .dtype = array.dtype,
+          .extent = extent,
+          .voxel_stride = array.channels_last ? channels : 1};
+}
+
 int64_t BatchArray::bytes() const {
   int64_t count = size_of(dtype);
   for (const int64_t size : shape) count *= size;

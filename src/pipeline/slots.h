@@ -9,16 +9,13 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "kernels/gather.h"
 #include "pipeline/pipeline.h"
 
 namespace vox {
 
-struct ArraySpec {
-  std::string name;
-  DType dtype;
-  int64_t channels;
-  bool channels_last;
-};
+// Where the patch of one sample and channel lies inside a batch array.
+GatherOutput output_of(const BatchArray& array, int64_t place, int64_t channel);
 
 struct Slot {
   Buffer memory;

@@ -188,6 +188,15 @@ Block Store::fetch(int64_t case_index, Role role, int64_t channel, const Box3& b
   return block;
 }
 
+int64_t Store::stored_bytes(int64_t case_index) const {
+  const CaseUnits& item = impl_->units[static_cast<size_t>(case_index)];
+  int64_t bytes = 0;
+  for (const Unit& image : item.images) bytes += image.stored.bytes();
+  if (item.label) bytes += item.label->stored.bytes();
+  if (item.mask) bytes += item.mask->stored.bytes();
+  return bytes;
+}
+
 StoreCounts Store::counts() const {
   const LoadCounts& loads = impl_->loader.counts();
   StoreCounts counts;

@@ -66,6 +66,7 @@ class Store {
   const std::vector<SkippedCase>& skipped() const;
   const CaseFacts& facts(int64_t case_index) const;
   int64_t image_channels() const;
+  int64_t stored_bytes(int64_t case_index) const;  // of its volumes together, at most
   // What zscore with scope: dataset subtracts and divides by, per channel; empty where there is no such step.
   const std::vector<ChannelStatistics>& dataset_statistics() const;
   const std::vector<int64_t>& label_values() const;  // over all cases, the ignore label left out

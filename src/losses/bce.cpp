@@ -37,6 +37,10 @@ class Bce : public Loss {
     return mean_of_valid(values, input.valid);
   }
   bool batch_wise(bool partial) const override { return partial; }
+  std::optional<FusedTerm> fused() const override {
+    return FusedTerm{
+        .kind = FusedTerm::Kind::kBce, .pos_weight = options_.pos_weight, .class_weights = options_.class_weights};
+  }
 
  private:
   BceOptions options_;

@@ -17,7 +17,8 @@ struct CrossEntropyOptions {
 
 class CrossEntropy : public Loss {
  public:
-  explicit CrossEntropy(const CrossEntropyOptions& options) : class_weights_(options.class_weights) {}
+  explicit CrossEntropy(const CrossEntropyOptions& options)
+      : options_(options), class_weights_(options.class_weights) {}
 
   at::Tensor compute(const LossInput& input) const override {
     const at::Tensor index = input.classes.unsqueeze(1);
@@ -27,8 +28,12 @@ class CrossEntropy : public Loss {
     return mean_of_valid(values, input.valid.defined() ? weights * input.valid : weights);
   }
   bool batch_wise(bool partial) const override { return partial || !class_weights_.empty(); }
+  std::optional<FusedTerm> fused() const override {
+    return FusedTerm{.kind = FusedTerm::Kind::kCrossEntropy, .class_weights = options_.class_weights};
+  }
 
  private:
+  CrossEntropyOptions options_;
   Constants class_weights_;
 };
 

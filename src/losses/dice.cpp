@@ -19,6 +19,14 @@ class Dice : public Loss {
     return (1 - (2 * both + options_.smooth) / (either + options_.smooth)).mean();
   }
   bool batch_wise(bool) const override { return options_.batch; }
+  std::optional<FusedTerm> fused() const override {  // Tversky's with equal prices, above and below halved
+    return FusedTerm{.kind = FusedTerm::Kind::kRegion,
+                     .batch = options_.batch,
+                     .background = options_.background,
+                     .smooth = options_.smooth / 2,
+                     .alpha = 0.5,
+                     .beta = 0.5};
+  }
 
  private:
   Options options_;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "base/text.h"
+#include "losses/fused.h"
 
 namespace vox {
 
@@ -95,13 +96,17 @@ at::Tensor resize_nearest(const at::Tensor& values, at::IntArrayRef size) {
   return result;
 }
 
-// Classes by nearest neighbour, values by the mean of the voxels that fall together.
-at::Tensor resized_target(const Targets& targets, const std::string& name, at::IntArrayRef size) {
-  if (name.empty()) return resize_nearest(targets.label, size);
+const at::Tensor& target_named(const Targets& targets, const std::string& name) {
+  if (name.empty()) return targets.label;
   const auto found = targets.extra.find(name);
   VOX_CHECK(found != targets.extra.end(), "loss.terms: there is no target \"", name, "\" in the batch");
-  const at::Tensor& target = found->second;
-  if (!at::isFloatingType(target.scalar_type())) return resize_nearest(target, size);
+  return found->second;
+}
+
+// Classes by nearest neighbour, values by the mean of the voxels that fall together.
+at::Tensor resized_target(const Targets& targets, const std::string& name, at::IntArrayRef size) {
+  const at::Tensor& target = target_named(targets, name);
+  if (name.empty() || !at::isFloatingType(target.scalar_type())) return resize_nearest(target, size);
   return target.sizes().slice(2) == size.slice(2) ? target : at::adaptive_avg_pool3d(target, size.slice(2));
 }
 
@@ -126,6 +131,7 @@ struct LossSet::Impl {
     std::string target;           // empty: the label
     bool operator==(const View&) const = default;
     int64_t channels() const { return chosen.empty() ? count : static_cast<int64_t>(chosen.size()); }
+    at::Tensor of(const at::Tensor& logits) const;
   };
   struct Term {
     std::string label;  // the name, numbered where it comes twice
@@ -148,9 +154,18 @@ struct LossSet::Impl {
   void set_class_values(const DataOptions& data);
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
+  bool holds_values(const at::Tensor& target, const View& view) const;
   LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                       const View& view) const;
+  double head_weight(const Term& term, const std::vector<double>& weights, size_t head) const;
+  void fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<double>& weights,
+            const std::vector<bool>& due, LossResult& result) const;
 };
+
+at::Tensor LossSet::Impl::View::of(const at::Tensor& logits) const {
+  const at::Tensor own = count == logits.size(1) ? logits : logits.narrow(1, first, count);
+  return chosen.empty() ? own : own.index_select(1, at::tensor(chosen, at::kLong).to(logits.device()));
+}
 
 LossSet::Impl::View LossSet::Impl::view_of(const LossTerm& term, const LossEntry& entry) const {
   View view{.first = 0, .count = out_channels, .chosen = term.channels, .target = term.target};
@@ -225,12 +240,16 @@ at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& 
   return classes.clamp(0, channels - 1);
 }
 
+// Numbers, one volume a channel, instead of classes.
+bool LossSet::Impl::holds_values(const at::Tensor& target, const View& view) const {
+  return at::isFloatingType(target.scalar_type()) || (view.target.empty() && regression) ||
+         (target.size(1) == view.channels() && view.channels() > 1);
+}
+
 LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                                    const View& view) const {
   LossInput input;
-  input.logits = view.count == logits.size(1) ? logits : logits.narrow(1, view.first, view.count);
-  if (!view.chosen.empty())
-    input.logits = input.logits.index_select(1, at::tensor(view.chosen, at::kLong).to(logits.device()));
+  input.logits = view.of(logits);
   if (input.logits.scalar_type() != at::kDouble) input.logits = input.logits.to(at::kFloat);
   const at::ScalarType type = input.logits.scalar_type();
   const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
@@ -238,8 +257,7 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
   if (targets.image.defined()) input.image = resize_nearest(targets.image, logits.sizes());
   const at::Tensor target = resized_target(targets, view.target, logits.sizes());
   const int64_t channels = view.channels();
-  if (at::isFloatingType(target.scalar_type()) || (view.target.empty() && regression) ||
-      (target.size(1) == channels && channels > 1)) {
+  if (holds_values(target, view)) {
     VOX_CHECK(target.size(1) == channels, "the target", view.target.empty() ? "" : " " + view.target, " has ",
               target.size(1), " channels but the loss compares it with ", channels,
               "; set model.out_channels, or `channels` of the term");
@@ -253,6 +271,44 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
     input.classes = classes.squeeze(1);
   }
   return input;
+}
+
+double LossSet::Impl::head_weight(const Term& term, const std::vector<double>& weights, size_t head) const {
+  if (weights[head] == 0 || (head > 0 && !term.options.deep_supervision)) return 0;
+  return term.options.deep_supervision ? weights[head] : 1;
+}
+
+// Those of the due terms that kernels compute together, view by view; the others stay absent from the result.
+void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& targets,
+                         const std::vector<double>& weights, const std::vector<bool>& due, LossResult& result) const {
+  for (size_t v = 0; v < views.size(); ++v) {
+    FusedRequest request;
+    for (size_t t = 0; t < terms.size(); ++t) {
+      const std::optional<FusedTerm> form = terms[t].loss->fused();
+      if (!due[t] || terms[t].view != v || !form) continue;
+      FusedRequest::Term term{t, *form, terms[t].options.weight * static_cast<double>(terms[t].options.every), {}};
+      for (size_t head = 0; head < logits.size(); ++head)
+        term.head_weights.push_back(head_weight(terms[t], weights, head));
+      request.terms.push_back(term);
+    }
+    if (request.terms.empty()) continue;
+    request.target = target_named(targets, views[v].target);
+    const auto full = request.target.sizes().slice(2);
+    const bool averaged = !views[v].target.empty() && at::isFloatingType(request.target.scalar_type());
+    if (averaged &&
+        std::any_of(logits.begin(), logits.end(), [&](const auto& l) { return l.sizes().slice(2) != full; }))
+      continue;  // coarser outputs see means
+    for (const size_t head : drop_unweighed_heads(request, logits.size()))
+      request.logits.push_back(views[v].of(logits[head]));
+    request.values = holds_values(request.target, views[v]);
+    if (!regression && ignore_label >= 0) request.label = targets.label;
+    request.mask = targets.mask;
+    request.ignored = ignore_label;
+    request.class_values = class_values.values();
+    const FusedResult fused = compute_fused(request);
+    if (fused.total.defined()) result.total = result.total.defined() ? result.total + fused.total : fused.total;
+    for (const auto& [term, value] : fused.values) result.terms[term].second = value;
+  }
 }
 
 LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels,
@@ -277,6 +333,23 @@ bool LossSet::due(size_t term, int64_t step) const {
   return step >= options.start_step && (step - options.start_step) % options.every == 0;
 }
 
+bool LossSet::reads_back(int64_t step) const {
+  size_t t = 0;
+  return std::any_of(impl_->terms.begin(), impl_->terms.end(), [&](const Impl::Term& term) {
+    return due(t++, step) && (term.loss->reads_back() || !impl_->views[term.view].chosen.empty());
+  });
+}
+
+bool LossSet::reaches(size_t head, size_t heads, int64_t step) const {
+  bool any_due = false, reached = false;
+  for (size_t t = 0; t < impl_->terms.size(); ++t) {
+    if (!due(t, step)) continue;
+    any_due = true;
+    reached = reached || head == 0 || impl_->terms[t].options.deep_supervision;
+  }
+  return any_due ? reached && head_weights(impl_->options, heads)[head] != 0 : head == 0;
+}
+
 std::vector<std::string> LossSet::term_names() const {
   std::vector<std::string> names;
   for (const Impl::Term& term : impl_->terms) names.push_back(term.label);
@@ -291,29 +364,35 @@ bool LossSet::batch_wise() const {
 LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const {
   VOX_ASSERT(!logits.empty());
   const std::vector<double> weights = head_weights(impl_->options, logits.size());
-  const at::Tensor valid = impl_->valid_voxels(targets);
-  std::vector<at::Tensor> values(impl_->terms.size());
+  LossResult result;
+  std::vector<bool> missing;
+  for (size_t t = 0; t < impl_->terms.size(); ++t) {
+    result.terms.emplace_back(impl_->terms[t].label, std::nullopt);
+    missing.push_back(due(t, step));
+  }
+  if (logits[0].is_cuda()) impl_->fuse(logits, targets, weights, missing, result);
+  for (size_t t = 0; t < missing.size(); ++t) missing[t] = missing[t] && !result.terms[t].second;
+  const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
+  const at::Tensor valid = any ? impl_->valid_voxels(targets) : at::Tensor();
+  std::vector<at::Tensor> values(missing.size());
   for (size_t head = 0; head < logits.size(); ++head) {
-    if (weights[head] == 0) continue;
     std::vector<std::optional<LossInput>> inputs(impl_->views.size());
     for (size_t t = 0; t < values.size(); ++t) {
       const Impl::Term& term = impl_->terms[t];
-      if (!due(t, step) || (head > 0 && !term.options.deep_supervision)) continue;
+      const double weight = impl_->head_weight(term, weights, head);
+      if (!missing[t] || weight == 0) continue;
       const Span span(term.span);
       std::optional<LossInput>& input = inputs[term.view];
       if (!input) input = impl_->input_for(logits[head], targets, valid, impl_->views[term.view]);
-      const double weight = term.options.deep_supervision ? weights[head] : 1.0;
       const at::Tensor value = term.loss->compute(*input) * weight;
       values[t] = values[t].defined() ? values[t] + value : value;
     }
   }
-  LossResult result;
   for (size_t t = 0; t < values.size(); ++t) {
-    const Impl::Term& term = impl_->terms[t];
-    result.terms.emplace_back(term.label, std::nullopt);
     if (!values[t].defined()) continue;
-    result.terms.back().second = values[t].detach();
-    const at::Tensor weighted = values[t] * (term.options.weight * static_cast<double>(term.options.every));
+    const LossTerm& options = impl_->terms[t].options;
+    result.terms[t].second = values[t].detach();
+    const at::Tensor weighted = values[t] * (options.weight * static_cast<double>(options.every));
     result.total = result.total.defined() ? result.total + weighted : weighted;
   }
   // Between the steps of rare terms nothing may be due: a zero that still has a gradient keeps the step whole.

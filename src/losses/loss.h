@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "config/options.h"
+#include "losses/fused_term.h"
 
 namespace vox {
 
@@ -39,6 +40,10 @@ class Loss {
   // Whether the value over a batch is other than the mean over its samples: the micro-batch then matters.
   // `partial`: voxels may be ignored or masked.
   virtual bool batch_wise(bool partial) const = 0;
+  // How the kernels that compute several terms in one pass see it; nullopt: they do not.
+  virtual std::optional<FusedTerm> fused() const { return std::nullopt; }
+  // Whether it looks at values on the host, which a captured step cannot.
+  virtual bool reads_back() const { return false; }
 };
 
 // Numbers that a loss multiplies with, brought to a device once: a copy in every step would wait there.
@@ -46,6 +51,7 @@ class Constants {
  public:
   explicit Constants(std::vector<double> values = {}) : values_(std::move(values)) {}
   bool empty() const { return values_.empty(); }
+  const std::vector<double>& values() const { return values_; }
   const at::Tensor& like(const at::Tensor& other) const;  // [count], of that type and device
 
  private:
@@ -87,6 +93,9 @@ class LossSet {
   LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const;
   std::vector<std::string> term_names() const;
   bool due(size_t term, int64_t step) const;
+  bool reads_back(int64_t step) const;  // any term that is due
+  // Whether output number `head` of so many gets a gradient at this step.
+  bool reaches(size_t head, size_t heads, int64_t step) const;
   // Any term whose value over a batch is not the mean over its samples, so that the micro-batch matters.
   bool batch_wise() const;
 

@@ -15,6 +15,7 @@ class Mae : public Loss {
  public:
   at::Tensor compute(const LossInput& input) const override { return at::l1_loss(input.logits, input.target); }
   bool batch_wise(bool) const override { return false; }
+  std::optional<FusedTerm> fused() const override { return FusedTerm{.kind = FusedTerm::Kind::kMae}; }
 };
 
 }  // namespace

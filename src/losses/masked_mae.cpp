@@ -25,6 +25,9 @@ class MaskedMae : public Loss {
     return mean_of_valid(values, (1 + options_.target_weight * input.target.abs()) * input.valid);
   }
   bool batch_wise(bool) const override { return true; }
+  std::optional<FusedTerm> fused() const override {
+    return FusedTerm{.kind = FusedTerm::Kind::kMaskedMae, .target_weight = options_.target_weight};
+  }
 
  private:
   Options options_;

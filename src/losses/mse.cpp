@@ -17,6 +17,7 @@ class Mse : public Loss {
     return mean_of_valid((input.logits - input.target).square(), input.valid);
   }
   bool batch_wise(bool partial) const override { return partial; }
+  std::optional<FusedTerm> fused() const override { return FusedTerm{.kind = FusedTerm::Kind::kMse}; }
 };
 
 }  // namespace

@@ -27,6 +27,14 @@ class Tversky : public Loss {
     return (1 - (both + options_.smooth) / (below + options_.smooth)).mean();
   }
   bool batch_wise(bool) const override { return options_.batch; }
+  std::optional<FusedTerm> fused() const override {
+    return FusedTerm{.kind = FusedTerm::Kind::kRegion,
+                     .batch = options_.batch,
+                     .background = options_.background,
+                     .smooth = options_.smooth,
+                     .alpha = options_.alpha,
+                     .beta = options_.beta};
+  }
 
  private:
   Options options_;

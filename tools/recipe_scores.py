@@ -92,8 +92,8 @@ MEASUREMENTS = {
 def called(program, *arguments, keep_going=False):
     result = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
     if result.returncode != 0 and not keep_going:
-        raise SystemExit(f"`voxloom {' '.join(map(str, arguments))}` ended with {result.returncode}:\n"
-                         f"{result.stderr[-2000:]}")
+        said = result.stderr[max(0, result.stderr.find("\nvoxloom: ")):][:2000].strip()
+        raise SystemExit(f"`voxloom {' '.join(map(str, arguments))}` ended with {result.returncode}:\n{said}")
     return result.stdout
 
 

@@ -1,4 +1,4 @@
-"""Every benchmark with a peer, one after the other; each prints its own table and whether its bars hold."""
+"""Every benchmark with a peer that needs no GPU, one after the other; each prints its own table and whether its bars hold."""
 import pathlib
 import subprocess
 import sys
@@ -11,7 +11,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         extra = {"store_ratio.py": ["--folder", scratch]}
         failed = []
-        for script in [FOLDER / "kernels.py", *sorted(FOLDER.glob("*_peers.py")), FOLDER / "store_ratio.py"]:
+        peers = [script for script in sorted(FOLDER.glob("*_peers.py")) if not script.name.startswith("gpu_")]
+        for script in [FOLDER / "kernels.py", *peers, FOLDER / "store_ratio.py"]:
             print(f"==== {script.name}", flush=True)
             if subprocess.run([sys.executable, script, *extra.get(script.name, [])]).returncode != 0:
                 failed.append(script.name)

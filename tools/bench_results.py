@@ -10,6 +10,9 @@ SCORES = "recipes.csv"  # of tools/recipe_scores.py: no speeds
 COLUMNS = ["benchmark", "case", "ours", "peer", "ratio", "low", "high", "pairs", "bar", "verdict", "commit", "date",
            "machine"]
 
+GPU_COLUMNS = ["workload", "voxloom_ms", "peer_ms", "ratio", "voxloom_gib", "peer_gib", "commit", "date"]
+OTHER_TABLES = {"headlines.csv"}  # measurements without a peer to divide by
+
 
 def number(text):
     try:
@@ -40,8 +43,18 @@ class Row:
         return self.fields["machine"]
 
 
+def of_gpu(fields):
+    """A row of bench/gpu_side_by_side in the columns of the others."""
+    return dict.fromkeys(COLUMNS, "") | {
+        "benchmark": "gpu_side_by_side", "case": f"{fields['workload']} (ms; ratio of costs)",
+        "ours": fields["voxloom_ms"], "peer": fields["peer_ms"], "ratio": fields["ratio"],
+        "commit": fields["commit"], "date": fields["date"], "machine": "one GPU"}
+
+
 def parse(text, place):
     reader = csv.DictReader(io.StringIO(text))
+    if reader.fieldnames == GPU_COLUMNS:
+        return [Row(of_gpu(fields)) for fields in reader]
     if reader.fieldnames != COLUMNS:
         raise SystemExit(f"{place}: its columns are {reader.fieldnames}, expected {COLUMNS}")
     rows = []

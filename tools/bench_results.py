@@ -11,7 +11,7 @@ COLUMNS = ["benchmark", "case", "ours", "peer", "ratio", "low", "high", "pairs",
            "machine"]
 
 GPU_COLUMNS = ["workload", "voxloom_ms", "peer_ms", "ratio", "voxloom_gib", "peer_gib", "commit", "date"]
-OTHER_TABLES = {"headlines.csv"}  # measurements without a peer to divide by
+OTHER_TABLES = {SCORES, "headlines.csv"}  # nothing that is divided by a peer
 
 
 def number(text):
@@ -75,14 +75,15 @@ def texts_of(source):
     if path.is_file():
         return {str(path): path.read_text()}
     if path.is_dir():
-        found = {str(file): file.read_text() for file in sorted(path.glob("*.csv")) if file.name != SCORES}
+        found = {str(file): file.read_text() for file in sorted(path.glob("*.csv")) if file.name not in OTHER_TABLES}
         if not found:
             raise SystemExit(f"{source}: no .csv file in this folder")
         return found
     listed = git("ls-tree", "--name-only", source, f"{RESULTS}/")
     if listed.returncode != 0:
         raise SystemExit(f"{source}: neither a file, nor a folder, nor a revision of this repository")
-    names = [name for name in listed.stdout.split("\n") if name.endswith(".csv") and not name.endswith(f"/{SCORES}")]
+    names = [name for name in listed.stdout.split("\n")
+             if name.endswith(".csv") and pathlib.PurePath(name).name not in OTHER_TABLES]
     if not names:
         raise SystemExit(f"{source}: this revision has no {RESULTS}/*.csv")
     return {f"{source}:{name}": git("show", f"{source}:{name}").stdout for name in names}

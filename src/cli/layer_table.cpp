@@ -70,7 +70,9 @@ std::string table_text(const Options& options) {
   text += layers.text("# ");
   text += concat("# ", network->parameters().count(), " trained parameters with the norms; ",
                  format_number(table.gmac() / share, 2), " GMAC a sample forward\n");
-  return text + memory_line(estimate_memory(options, network->parameters(), table));
+  Options resolved = options;
+  resolved.model = model;
+  return text + memory_line(estimate_memory(resolved, network->parameters(), table, memory_here(options.system)));
 }
 
 }  // namespace

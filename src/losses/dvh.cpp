@@ -37,6 +37,7 @@ class Dvh : public Loss {
     return sum / static_cast<double>(std::max<int64_t>(1, compared));
   }
   bool batch_wise(bool) const override { return true; }  // a mean over the structures that are there
+  bool reads_back() const override { return true; }
 
  private:
   // Places of the voxels of each structure of a sample.

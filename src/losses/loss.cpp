@@ -47,14 +47,6 @@ const at::Tensor& Constants::like(const at::Tensor& other) const {
   return made_;
 }
 
-at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid) {
-  if (!valid.defined()) return values.mean();
-  const double channels = static_cast<double>(values.size(1)) / static_cast<double>(valid.size(1));
-  const at::Tensor counted = valid.sum() * channels;
-  // A sum of weights may be any positive number: only an exact zero is replaced.
-  return (values * valid).sum() / at::where(counted > 0, counted, at::ones_like(counted));
-}
-
 std::vector<TargetOptions> targets_of(const LossOptions& options) {
   std::vector<TargetOptions> wanted;
   for (const LossTerm& term : options.terms) {
@@ -334,20 +326,21 @@ bool LossSet::due(size_t term, int64_t step) const {
 }
 
 bool LossSet::reads_back(int64_t step) const {
-  size_t t = 0;
-  return std::any_of(impl_->terms.begin(), impl_->terms.end(), [&](const Impl::Term& term) {
-    return due(t++, step) && (term.loss->reads_back() || !impl_->views[term.view].chosen.empty());
-  });
+  bool any = false;
+  for (size_t t = 0; t < impl_->terms.size(); ++t)
+    any = any ||
+          (due(t, step) && (impl_->terms[t].loss->reads_back() || !impl_->views[impl_->terms[t].view].chosen.empty()));
+  return any;
 }
 
 bool LossSet::reaches(size_t head, size_t heads, int64_t step) const {
+  const std::vector<double> weights = head_weights(impl_->options, heads);
   bool any_due = false, reached = false;
   for (size_t t = 0; t < impl_->terms.size(); ++t) {
-    if (!due(t, step)) continue;
-    any_due = true;
-    reached = reached || head == 0 || impl_->terms[t].options.deep_supervision;
+    any_due = any_due || due(t, step);
+    reached = reached || (due(t, step) && impl_->head_weight(impl_->terms[t], weights, head) != 0);
   }
-  return any_due ? reached && head_weights(impl_->options, heads)[head] != 0 : head == 0;
+  return any_due ? reached : head == 0;
 }
 
 std::vector<std::string> LossSet::term_names() const {

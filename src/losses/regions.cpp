@@ -28,4 +28,12 @@ Regions regions_of(const LossInput& input, bool background) {
   return regions;
 }
 
+at::Tensor mean_of_valid(const at::Tensor& values, const at::Tensor& valid) {
+  if (!valid.defined()) return values.mean();
+  const double channels = static_cast<double>(values.size(1)) / static_cast<double>(valid.size(1));
+  const at::Tensor counted = valid.sum() * channels;
+  // A sum of weights may be any positive number: only an exact zero is replaced.
+  return (values * valid).sum() / at::where(counted > 0, counted, at::ones_like(counted));
+}
+
 }  // namespace vox

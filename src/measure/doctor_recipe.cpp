@@ -60,7 +60,11 @@ NetworkFacts network_facts(const Options& options, int64_t channels) {
     const std::unique_ptr<Network> network = make_network(model, 0);
     network->require_divisible(options.data.patch_size);
     const auto memory_of = [&](int64_t batch) {
-      return estimate_memory(options, network->parameters(), network->layer_table(options.data.patch_size, batch));
+      Options sized = options;
+      sized.data.batch_size = batch;
+      sized.model = model;
+      return estimate_memory(sized, network->parameters(), network->layer_table(options.data.patch_size, batch),
+                             memory_here(options.system));
     };
     facts.memory = memory_of(options.data.batch_size);
     facts.memory_doubled = memory_of(2 * options.data.batch_size);

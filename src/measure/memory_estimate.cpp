@@ -1,11 +1,32 @@
 #include "measure/memory_estimate.h"
 
+#include <torch/cuda.h>
+
 #include <algorithm>
 
 namespace vox {
 
-MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table) {
-  constexpr int64_t kFloat = 4, kHalf = 2;
+namespace {
+
+constexpr int64_t kFloat = 4, kHalf = 2;
+
+// The batch itself with its copy in half precision, and what the losses hold beside the logits while they run.
+int64_t batch_and_losses(const Options& options, bool half) {
+  constexpr int64_t kLossTensors = 6;
+  const int64_t voxels = options.data.batch_size * options.data.patch_size.voxels();
+  const int64_t in = std::max<int64_t>(1, options.model.in_channels),
+                out = std::max<int64_t>(1, options.model.out_channels);
+  return voxels * (in * (kFloat + (half ? kHalf : 0)) + out * kFloat * kLossTensors);
+}
+
+}  // namespace
+
+MemoryOf memory_here(const SystemOptions& system) {
+  return system.num_gpus != 0 && torch::cuda::is_available() ? MemoryOf::kGpu : MemoryOf::kCpu;
+}
+
+MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table,
+                               MemoryOf device) {
   const std::string& precision = options.training.precision;
   const bool half = precision == "16-mixed" || precision == "bf16-mixed";
   const int64_t count = parameters.count(), element = half ? kHalf : kFloat;
@@ -15,7 +36,8 @@ MemoryEstimate estimate_memory(const Options& options, const ParameterSet& param
   estimate.weights = count * (kFloat + (half ? kHalf : 0) + (options.training.ema > 0 ? kFloat : 0));
   estimate.gradients = count * kFloat;
   estimate.optimizer = count * kFloat * slots;
-  estimate.activations = table.kept_elements * element;
+  const bool fused = half && device == MemoryOf::kGpu;
+  estimate.activations = (fused ? table.kept_fused_elements : table.kept_elements) * element;
   int64_t largest = 0;
   for (const ops::LayerRecord& layer : table.layers) {
     int64_t elements = 1;
@@ -23,6 +45,7 @@ MemoryEstimate estimate_memory(const Options& options, const ParameterSet& param
     largest = std::max(largest, elements);
   }
   estimate.working = 2 * largest * element;
+  if (device == MemoryOf::kGpu) estimate.working += batch_and_losses(options, half);
   return estimate;
 }
 

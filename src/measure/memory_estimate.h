@@ -15,6 +15,9 @@ struct MemoryEstimate {  // bytes
 };
 
 // `table` is of one micro-batch. Activation checkpointing keeps the ends of stages alone and is counted so.
-MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table);
+enum class MemoryOf { kCpu, kGpu };
+MemoryOf memory_here(const SystemOptions& system);  // of the device that training would take
+MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table,
+                               MemoryOf device = MemoryOf::kCpu);
 
 }  // namespace vox

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/options.h"
@@ -11,18 +14,37 @@ namespace vox {
 
 struct StepBenchRequest {
   int64_t steps = 10, warm_up = 3;
+  int64_t block =
+      0;            // steps between two readings of the clock; 0: one on a CPU, all on a GPU, which works on meanwhile
   int threads = 0;  // torch's own; 0: all there are
   std::string device = "cpu";
   int64_t in_channels = 1;
 };
 
-struct StepBenchResult {
-  std::vector<double> step_ms;
-  std::vector<std::pair<std::string, double>> stage_ms;  // means
+struct StepBenchFacts {
+  double first_step_s = 0;                               // from the start of the program
+  std::vector<std::pair<std::string, double>> start_s;   // what they went to
+  std::vector<std::pair<std::string, double>> stage_ms;  // of the host, means of the timed steps
   double loss = 0;                                       // of the last step
+  double estimated_gb = 0;                               // what memory_estimate.h says beforehand, in 1e9 bytes
+  std::optional<double> gpu_peak_gb;                     // so far
+  bool captured = false;                                 // the steps are replays of CUDA graphs
+  std::string note;                                      // what the step said about them
 };
 
-// Model, loss, optimizer, patch and batch size as the options say; data.root is not looked at.
-StepBenchResult bench_step(const Options& options, const StepBenchRequest& request);
+class StepBench {
+ public:
+  // Model, loss, optimizer, patch and batch size as the options say; data.root is not looked at. The warm-up is done
+  // here.
+  StepBench(const Options& options, const StepBenchRequest& request);
+  ~StepBench();
+
+  std::vector<double> run(int64_t steps);  // milliseconds a step, one number for each block
+  StepBenchFacts facts();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace vox

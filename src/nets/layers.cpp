@@ -154,7 +154,7 @@ Feature LayerNetwork::run_stage(const StageFunction& stage, const std::vector<Fe
   if (!options_.use_checkpoint || !context.training) return stage(inputs);
   if (inputs.front().materialize().is_meta()) {
     ops::Trace* const trace = ops::Trace::current();
-    const int64_t before = trace ? trace->kept() : 0;
+    const ops::Trace::Kept before = trace ? trace->kept() : ops::Trace::Kept{};
     const Feature output = stage(inputs);
     if (trace) trace->fold_segment(before, output.materialize().numel());
     return output;

@@ -45,7 +45,8 @@ LayerTable Network::layer_table(const Extent3& patch, int64_t samples) {
   forward(
       at::empty({samples, in_channels_, patch.z, patch.y, patch.x}, at::TensorOptions(at::kFloat).device(at::kMeta)),
       {.training = true});
-  return {trace.layers(), trace.kept() + trace.largest_segment()};
+  const ops::Trace::Kept &kept = trace.kept(), &again = trace.largest_segment();
+  return {trace.layers(), kept.plain + again.plain, kept.fused + again.fused};
 }
 
 Extent3 Network::round_up(const Extent3& patch) const {

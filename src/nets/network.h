@@ -22,7 +22,8 @@ struct ForwardContext {
 
 struct LayerTable {  // of one batch
   std::vector<ops::LayerRecord> layers;
-  int64_t kept_elements = 0;  // of activations that a backward pass keeps
+  int64_t kept_elements = 0;        // of activations that a backward pass keeps
+  int64_t kept_fused_elements = 0;  // the same on the fused path of a GPU
   double gmac() const;
 };
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/cuda.h"
 #include "ops/checkpoint.h"
+#include "ops/dropout_masks.h"
 #include "ops/feature_state.h"
 #include "ops/fused.h"
 #include "ops/trace.h"
@@ -72,7 +73,7 @@ at::Tensor activate(const at::Tensor& values, const ActivationLayer& layer, bool
 
 at::Tensor drop(const at::Tensor& values, const Dropout& dropout) {
   if (dropout.rate <= 0) return values;
-  return values * dropout_mask(dropout, values).to(values.device(), values.scalar_type());
+  return values * dropout_mask_on_device(dropout, values);
 }
 
 // `owned`: the values are nobody else's and no backward needs them (a convolution does not read its output, a norm
@@ -92,6 +93,7 @@ at::Tensor apply_to(at::Tensor values, const Epilogue& epilogue, bool owned) {
 
 Feature finish(fused::RawOutput raw, const Epilogue& epilogue, bool owned) {
   if constexpr (cuda::kCompiledIn) {
+    raw.values = fused::in_its_layout(raw.values);
     if (fused::normalizes(raw.values, epilogue)) {
       if (epilogue.dropout.rate > 0) raw = {.values = drop(raw.values, epilogue.dropout)};  // before the norm
       return fused::normalize(raw, epilogue);
@@ -147,8 +149,40 @@ int64_t tensors_kept(const Epilogue& epilogue) {
   return (epilogue.norm.kind != NormKind::kNone) + !in_place + (epilogue.dropout.rate > 0 && epilogue.dropout.elements);
 }
 
+constexpr int64_t kMostLogits = 16;
+
 void record_kept(const Feature& feature, int64_t copies = 1) {
   if (Trace* trace = Trace::current()) trace->add_kept(copies * feature.materialize().numel());
+}
+
+// Whether the fused path leaves norm and activation to the readers.
+bool waits_for_reader(const Epilogue& epilogue) {
+  const Activation act = epilogue.activation.kind;
+  const bool simple = act == Activation::kNone || act == Activation::kLeakyRelu || act == Activation::kRelu;
+  return epilogue.norm.kind != NormKind::kNone && !epilogue.residual && simple;
+}
+
+// What a reader keeps on the fused path: nothing where it reads raw outputs itself, else what it has applied for it.
+void record_reading(const Feature& input, bool reads_raw) {
+  Trace* const trace = Trace::current();
+  if (!trace || reads_raw) return;
+  const Feature::State& state = input.state();
+  if (!state.values.defined() && state.first) {
+    const at::Tensor &first = state.first->materialize(), &second = state.second->materialize();
+    trace->add_kept_fused(first.numel() + second.numel());
+  } else if (state.waits && !std::exchange(state.applied, true)) {
+    trace->add_kept_fused(state.values.numel());
+  }
+}
+
+// Whether our own convolutions would take it, on the GPUs they are written for.
+bool reads_raw(const ConvLayer& layer) {
+  const ConvGeometry& g = layer.geometry;
+  const Extent3 ones{1, 1, 1}, threes{3, 3, 3};
+  if (g.stride != ones || g.groups != 1) return false;
+  const int64_t in = layer.weight.size(1), out = layer.weight.size(0);
+  if (g.kernel == ones) return out <= kMostLogits;  // a head
+  return g.kernel == threes && (in == 32 || in == 64) && (out == 32 || out == 64);
 }
 
 struct ConvSize {
@@ -165,7 +199,9 @@ Feature record_conv(const at::Tensor& input, const ConvLayer& layer, const Epilo
     trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs});
   }
   record_kept(result, 1 + tensors_kept(epilogue));
-  return result;
+  const bool waits = waits_for_reader(epilogue), applied = epilogue.norm.kind != NormKind::kNone && !waits;
+  if (Trace* trace = Trace::current()) trace->add_kept_fused((applied ? 2 : 1) * result.materialize().numel());
+  return Feature::from({.values = result.materialize(), .waits = waits});
 }
 
 Extent3 conv_size(const Extent3& in, const Extent3& kernel, const Extent3& stride, const Extent3& padding) {
@@ -176,11 +212,14 @@ Extent3 conv_size(const Extent3& in, const Extent3& kernel, const Extent3& strid
 
 Feature pooled(const Feature& input, const PoolWindow& window,
                const std::function<at::Tensor(const at::Tensor&)>& compute) {
+  record_reading(input, false);
   const at::Tensor& values = input.materialize();
   if (!values.is_meta()) return Feature::plain(compute(values));
   const Feature result =
       shape_alone(values, values.size(1), conv_size(extent_of(values), window.kernel, window.stride, window.padding));
   record_kept(result);
+  constexpr int64_t kWithIndices = 1 + sizeof(int64_t) / 2;  // a max pool keeps the places of its maxima
+  if (Trace* trace = Trace::current()) trace->add_kept_fused(kWithIndices * result.materialize().numel());
   return result;
 }
 
@@ -218,6 +257,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
+  record_reading(input, reads_raw(layer));
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
@@ -232,6 +272,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
+  record_reading(input, false);
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     Extent3 size;
@@ -249,11 +290,15 @@ Feature apply(const Feature& input, const Epilogue& epilogue) {
   const at::Tensor& values = input.materialize();
   if (!values.is_meta()) return finish({values, {}, {}}, epilogue, false);
   record_kept(input, tensors_kept(epilogue) + (epilogue.activation.kind != Activation::kNone));
+  record_reading(input, false);
+  if (Trace* trace = Trace::current()) trace->add_kept_fused(values.numel());
   return input;
 }
 
 Feature add(const Feature& first, const Feature& second) {
-  return Feature::plain(first.materialize() + second.materialize());
+  const at::Tensor sum = first.materialize() + second.materialize();
+  if (Trace* trace = Trace::current()) trace->add_kept_fused(sum.numel());
+  return Feature::plain(sum);
 }
 
 Feature mean(const Feature& input, const std::array<bool, 3>& over) {

@@ -23,6 +23,10 @@ struct Feature::State {
   at::Tensor values;                     // undefined while one of the others stands for it
   std::optional<Deferred> deferred;      // kept when materialized: other consumers go on reading the raw output
   std::optional<Feature> first, second;  // a concatenation
+  // On the meta device, for a trace: a GPU would leave norm and activation to whoever reads it, and has applied them
+  // for one reader already.
+  bool waits = false;
+  mutable bool applied = false;
 };
 
 }  // namespace vox::ops

@@ -26,19 +26,25 @@ class Trace {  // of this thread; the innermost one records
 
   void add(LayerRecord record) { layers_.push_back(std::move(record)); }
   const std::vector<LayerRecord>& layers() const { return layers_; }
-  // Elements of everything a backward pass would keep: outputs of convolutions, and of whatever is applied on its own.
-  void add_kept(int64_t elements) { kept_ += elements; }
+  // Elements of everything a backward pass would keep: outputs of convolutions, and of whatever is applied on its own;
+  // and of what it would keep on the fused path of a GPU, which applies norms where they are read.
+  struct Kept {
+    int64_t plain = 0, fused = 0;
+  };
+  void add_kept(int64_t elements) { kept_.plain += elements; }
+  void add_kept_fused(int64_t elements) { kept_.fused += elements; }
   // A checkpointed segment keeps its output alone, and is made again in the backward pass, one at a time.
-  void fold_segment(int64_t kept_before, int64_t output) {
-    largest_segment_ = std::max(largest_segment_, kept_ - kept_before);
-    kept_ = kept_before + output;
+  void fold_segment(const Kept& before, int64_t output) {
+    largest_.plain = std::max(largest_.plain, kept_.plain - before.plain);
+    largest_.fused = std::max(largest_.fused, kept_.fused - before.fused);
+    kept_ = {before.plain + output, before.fused + output};
   }
-  int64_t kept() const { return kept_; }
-  int64_t largest_segment() const { return largest_segment_; }
+  const Kept& kept() const { return kept_; }
+  const Kept& largest_segment() const { return largest_; }
 
  private:
   std::vector<LayerRecord> layers_;
-  int64_t kept_ = 0, largest_segment_ = 0;
+  Kept kept_, largest_;
   Trace* outer_;
 };
 

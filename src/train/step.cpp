@@ -5,9 +5,11 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/file.h"
 #include "base/span.h"
+#include "kernels/cuda.h"
 
 namespace vox {
 namespace {
@@ -148,26 +150,101 @@ void time_loss_backward(const std::vector<at::Tensor>& logits) {
 
 }  // namespace
 
+namespace {
+
+std::string reason_of(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = of_torch ? of_torch->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
 struct StepRunner::Sums {  // over the micro-batches of a step, on the device
   at::Tensor loss;
   std::vector<at::Tensor> terms;  // undefined: not due
+  bool replayed = true;           // all micro-batches so far
+
+  void add(const LossResult& result, const at::Tensor& part, double share) {
+    const at::NoGradGuard no_grad;
+    loss = loss.defined() ? loss + part.detach() : part.detach();
+    terms.resize(result.terms.size());
+    for (size_t i = 0; i < result.terms.size(); ++i) {
+      if (!result.terms[i].second) continue;
+      const at::Tensor term = share == 1 ? *result.terms[i].second : *result.terms[i].second * share;
+      terms[i] = terms[i].defined() ? terms[i] + term : term;
+    }
+  }
 };
 
+std::string why_not_captured(const Options& options) {
+  if (options.model.architecture == "torchscript") return "a TorchScript module may do anything on the host";
+  if (options.model.use_checkpoint && options.model.dropout != 0)
+    return "model.use_checkpoint makes dropout masks again in the backward pass";
+  return {};
+}
+
+StepRunner::StepRunner(const Parts& parts, const Settings& settings) : parts_(parts), settings_(settings) {
+  ParameterSet& parameters = parts_.network.parameters();
+  if (settings_.cuda_graph == "off" || !parameters.device().is_cuda()) return;
+  if (!settings_.no_graph.empty()) {
+    give_up_graph(settings_.no_graph);
+    return;
+  }
+  GraphSegments segments{.forward =
+                             [this](const at::Tensor& image, int64_t first_sample) {
+                               return parts_.network.forward(
+                                   image, {.training = true, .seed = settings_.seed, .first_sample = first_sample});
+                             },
+                         .loss =
+                             [this](const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) {
+                               GraphLoss loss{parts_.loss.compute(logits, targets, step), {}, {}};
+                               loss.part = part_of(loss.result.total);
+                               loss.logit_grads =
+                                   torch::autograd::grad({parts_.optimizer.scaled(loss.part)}, logits, {}, std::nullopt,
+                                                         /*create_graph=*/false, /*allow_unused=*/true);
+                               return loss;
+                             },
+                         .learns = [this](size_t output, size_t outputs,
+                                          int64_t step) { return parts_.loss.reaches(output, outputs, step); },
+                         .collect_grads = [&parameters] { parameters.collect_grads(); },
+                         .update = [this](const at::Tensor& loss) { update(loss); }};
+  if constexpr (cuda::kCompiledIn) graph_ = make_graph_step(segments, parameters.device());
+}
+
+StepRunner::~StepRunner() = default;
+
+bool StepRunner::captured() const {
+  return graph_ && graph_->settled();
+}
+
+std::string StepRunner::take_note() {
+  return std::exchange(note_, {});
+}
+
+void StepRunner::give_up_graph(const std::string& why) {
+  graph_.reset();
+  VOX_CHECK(settings_.cuda_graph != "on", "training.cuda_graph is on, but the step cannot be captured: ", why,
+            "; set it to auto or off");
+  note_ = concat("the step runs without CUDA graphs: ", why);
+}
+
 StepReport StepRunner::run(int64_t step, double lr) {
+  parts_.optimizer.set_lr(lr);
+  if (!graph_ || graph_->settled()) return run_step(step);
+  StepReport report;
+  const std::shared_ptr<GraphStep> alive = graph_;  // a step may give it up
+  alive->on_side_stream([&] { report = run_step(step); });
+  if (captured()) note_ = "the step is replayed as CUDA graphs";
+  return report;
+}
+
+StepReport StepRunner::run_step(int64_t step) {
   StepReport report;
   Sums sums;
-  parts_.network.parameters().zero_grads();
   for (int64_t micro = 0; micro < settings_.accumulation; ++micro) add_micro_batch(step, report, sums);
   const Timed timed(times_, Stage::kOptimizer, "optimizer");
-  // A loss that is not finite must not move a weight even where its gradient is: x - x is 0 or NaN.
-  for (Parameter& parameter : parts_.network.parameters().all()) {
-    if (!parameter.grad.defined()) continue;
-    parameter.grad.add_(sums.loss - sums.loss);
-    break;
-  }
-  parts_.optimizer.set_lr(lr);
-  parts_.optimizer.step();
-  parts_.network.parameters().settle_statistics(parts_.optimizer.found_inf());
+  update_or_replay(sums.loss, sums.replayed);
   std::vector<at::Tensor> values{sums.loss};
   for (const at::Tensor& term : sums.terms) {
     report.due.push_back(term.defined());
@@ -181,35 +258,95 @@ StepReport StepRunner::run(int64_t step, double lr) {
   return report;
 }
 
+void StepRunner::update(const at::Tensor& loss) {
+  // A loss that is not finite must not move a weight even where its gradient is: x - x is 0 or NaN.
+  for (Parameter& parameter : parts_.network.parameters().all()) {
+    if (!parameter.grad.defined()) continue;
+    parameter.grad.add_(loss - loss);
+    break;
+  }
+  parts_.optimizer.step();
+  parts_.network.parameters().settle_statistics(parts_.optimizer.found_inf());
+}
+
+// A capture computes nothing: where it fails, the step goes on eagerly as if it had not been tried.
+void StepRunner::update_or_replay(const at::Tensor& loss, bool replays) {
+  if (graph_ && replays) {
+    try {
+      return graph_->update(loss);
+    } catch (const std::exception& error) {
+      give_up_graph(concat("the optimizer could not be captured: ", reason_of(error)));
+    }
+  }
+  update(loss);
+}
+
+bool StepRunner::captures(const GraphInput& input) {
+  if (!graph_ || !graph_->warmed_up(input)) return false;
+  if (graph_->captured(input)) return true;
+  if (!input.adds) parts_.network.parameters().zero_grads();
+  try {
+    graph_->capture(input);
+    return true;
+  } catch (const std::exception& error) {
+    give_up_graph(reason_of(error));
+    return false;
+  }
+}
+
 void StepRunner::add_micro_batch(int64_t step, StepReport& report, Sums& sums) {
   const DeviceBatch batch = parts_.next(times_);
+  const bool is_first = report.samples.empty();
   report.samples.insert(report.samples.end(), batch.samples.begin(), batch.samples.end());
-  const double share = 1.0 / static_cast<double>(settings_.accumulation);
+  GraphInput input{batch.image, batch.targets, batch.samples.front().sample, !is_first, batch.resident, step,
+                   {},          false};
+  for (size_t i = 0; graph_ && i < parts_.loss.term_names().size(); ++i) input.due.push_back(parts_.loss.due(i, step));
+  input.loss_reads_back = graph_ && parts_.loss.reads_back(step);
+  const bool replays = captures(input);
+  sums.replayed = sums.replayed && replays;
+  if (replays) return replay_micro_batch(input, sums);
+  ParameterSet& parameters = parts_.network.parameters();
+  if (is_first) parameters.zero_grads();
   std::vector<at::Tensor> logits;
   {
     const Timed timed(times_, Stage::kForward, "forward");
-    logits = parts_.network.forward(
-        batch.image, {.training = true, .seed = settings_.seed, .first_sample = batch.samples.front().sample});
+    logits = parts_.network.forward(batch.image,
+                                    {.training = true, .seed = settings_.seed, .first_sample = input.first_sample});
   }
   at::Tensor start;
   {
     const Timed timed(times_, Stage::kLoss, "loss");
     const LossResult loss = parts_.loss.compute(logits, batch.targets, step);
-    const at::Tensor part = settings_.accumulation == 1 ? loss.total : loss.total * share;
+    const at::Tensor part = part_of(loss.total);
     start = parts_.optimizer.scaled(part);
-    const at::NoGradGuard no_grad;
-    sums.loss = sums.loss.defined() ? sums.loss + part.detach() : part.detach();
-    sums.terms.resize(loss.terms.size());
-    for (size_t i = 0; i < loss.terms.size(); ++i) {
-      if (!loss.terms[i].second) continue;
-      const at::Tensor term = *loss.terms[i].second * share;
-      sums.terms[i] = sums.terms[i].defined() ? sums.terms[i] + term : term;
-    }
+    sums.add(loss, part, share());
   }
   const Timed timed(times_, Stage::kBackward, "backward");
   time_loss_backward(logits);
   start.backward();
-  parts_.network.parameters().collect_grads();
+  parameters.collect_grads();
+}
+
+void StepRunner::replay_micro_batch(const GraphInput& input, Sums& sums) {
+  {
+    const Timed timed(times_, Stage::kForward, "forward");
+    graph_->forward(input);
+  }
+  {
+    const Timed timed(times_, Stage::kLoss, "loss");
+    const GraphLoss loss = graph_->loss(input);
+    sums.add(loss.result, loss.part, share());
+  }
+  const Timed timed(times_, Stage::kBackward, "backward");
+  graph_->backward();
+}
+
+double StepRunner::share() const {
+  return 1.0 / static_cast<double>(settings_.accumulation);
+}
+
+at::Tensor StepRunner::part_of(const at::Tensor& loss) const {
+  return settings_.accumulation == 1 ? loss : loss * share();
 }
 
 void StepRunner::rehearse(const DeviceBatch& batch, int64_t step) {

@@ -14,6 +14,7 @@
 #include "losses/loss.h"
 #include "nets/network.h"
 #include "pipeline/pipeline.h"
+#include "train/graph_step.h"
 #include "train/optimizer.h"
 
 namespace vox {
@@ -23,6 +24,7 @@ struct DeviceBatch {
   Targets targets;
   std::vector<SampleInfo> samples;
   std::shared_ptr<void> slot;  // host memory that the tensors still read, on a CPU
+  bool resident = false;       // on a GPU: the image lies at this place in every step
 };
 // On a CPU the tensors are views of the slot; to a GPU they go through pinned memory without waiting.
 DeviceBatch to_device(const Batch& batch, const at::Device& device);
@@ -67,23 +69,41 @@ class StepRunner {
   };
   struct Settings {
     uint64_t seed = 0;
-    int64_t accumulation = 1;  // micro-batches a step
+    int64_t accumulation = 1;        // micro-batches a step
+    std::string cuda_graph = "off";  // training.cuda_graph
+    std::string no_graph = {};       // why this step cannot be captured; empty: it can
   };
-  StepRunner(const Parts& parts, const Settings& settings) : parts_(parts), settings_(settings) {}
+  StepRunner(const Parts& parts, const Settings& settings);
+  ~StepRunner();
 
   StepReport run(int64_t step, double lr);  // step counts from 0 here
   // Forward and backward of the batch at hand without touching a weight: what a warm-up runs.
   void rehearse(const DeviceBatch& batch, int64_t step);
   StageTimes take_times();
+  bool captured() const;    // the last step was a replay of CUDA graphs
+  std::string take_note();  // what to say once about the graphs; mostly empty
 
  private:
   struct Sums;
+  StepReport run_step(int64_t step);
   void add_micro_batch(int64_t step, StepReport& report, Sums& sums);
+  bool captures(const GraphInput& input);  // false: this batch runs eagerly
+  void replay_micro_batch(const GraphInput& input, Sums& sums);
+  double share() const;                              // of a micro-batch in the step's loss
+  at::Tensor part_of(const at::Tensor& loss) const;  // of a micro-batch
+  void update(const at::Tensor& loss);
+  void update_or_replay(const at::Tensor& loss, bool replays);
+  void give_up_graph(const std::string& why);
 
   Parts parts_;
   Settings settings_;
   StageTimes times_;
+  std::shared_ptr<GraphStep> graph_;  // null: every step runs eagerly
+  std::string note_;
 };
+
+// Why a step of this recipe cannot be captured as CUDA graphs; empty: it can.
+std::string why_not_captured(const Options& options);
 
 // Writes image, label and mask of a batch as FOLDER/<sample>.<name>.npy, the number being that of its first sample.
 void export_batch(const Batch& batch, const std::string& folder);

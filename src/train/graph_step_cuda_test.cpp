@@ -1,0 +1,173 @@
+// Steps as CUDA graphs against the same steps run eagerly: the same kernels, so the same bits.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "train/ema.h"
+#include "train/learner.h"
+#include "train/step.h"
+
+namespace vox {
+namespace {
+
+struct Recipe {
+  std::string name;
+  Options options;
+  int64_t channels = 1, accumulation = 1;
+};
+
+LossTerm term_of(const std::string& name, int64_t every = 1) {
+  LossTerm term;
+  term.name = name;
+  term.every = every;
+  return term;
+}
+
+Options small_unet() {
+  Options options;
+  options.data.patch_size = {16, 24, 32};
+  options.data.batch_size = 2;
+  options.model.filters = {8, 16, 24};
+  options.model.out_channels = 2;
+  options.model.deep_supervision = true;
+  options.loss.terms = {term_of("dice"), term_of("cross_entropy")};
+  options.training.precision = "bf16-mixed";
+  options.training.deterministic = true;
+  return options;
+}
+
+std::vector<Recipe> recipes() {
+  std::vector<Recipe> all;
+  all.push_back({"unet, AdamW", small_unet()});
+  Recipe sgd{"float32, SGD, an average, a rare term", small_unet()};
+  sgd.options.training.precision = "32";
+  sgd.options.training.optimizer = "sgd";
+  sgd.options.training.ema = 0.9;
+  sgd.options.loss.terms = {term_of("dice", 2), term_of("cross_entropy", 3)};
+  sgd.options.loss.terms[0].deep_supervision = false;
+  sgd.options.loss.deep_supervision_weights = {1, 0};
+  all.push_back(sgd);
+  Recipe summed{"16-mixed, three micro-batches", small_unet()};
+  summed.options.training.precision = "16-mixed";
+  summed.accumulation = 3;
+  all.push_back(summed);
+  Recipe dose{"batch norm and dropout", small_unet(), /*channels=*/3};
+  dose.options.data.patch_size = {64, 64, 64};
+  dose.options.data.target = "regression";
+  dose.options.model = {};
+  dose.options.model.architecture = "openkbp_unet";
+  dose.options.model.filters = {4};
+  dose.options.model.out_channels = 1;
+  dose.options.loss.terms = {term_of("mae")};
+  dose.options.training.optimizer = "adam";
+  all.push_back(dose);
+  Recipe recomputed{"activation checkpointing", small_unet()};
+  recomputed.options.model.use_checkpoint = true;
+  recomputed.options.model.dropout = 0;
+  all.push_back(recomputed);
+  return all;
+}
+
+class Trained {
+ public:
+  Trained(const Recipe& recipe, const std::string& cuda_graph) : recipe_(recipe) {
+    const Options& options = recipe.options;
+    choose_kernels(options.training);
+    const ModelOptions model = resolve_model(options, recipe.channels, {0, 1});
+    network_ = make_network_on(at::Device(at::kCUDA, 0), model, options.training);
+    loss_ = std::make_unique<LossSet>(options.loss, options.data, model.out_channels, model.heads);
+    optimizer_ = std::make_unique<Optimizer>(options.training, network_->parameters(),
+                                             parse_precision(options.training.precision));
+    runner_ = std::make_unique<StepRunner>(
+        StepRunner::Parts{*network_, *loss_, *optimizer_, [this](StageTimes&) { return next_batch(); }},
+        StepRunner::Settings{.seed = 5,
+                             .accumulation = recipe.accumulation,
+                             .cuda_graph = cuda_graph,
+                             .no_graph = why_not_captured(options)});
+  }
+
+  void run(int64_t steps) {
+    for (const int64_t end = step_ + steps; step_ < end; ++step_)
+      reports_.push_back(runner_->run(step_, 1e-2 / static_cast<double>(step_ + 1)).values);
+  }
+  void look_at_average() {  // as a validation does, in between
+    const EmaScope averaged(network_->parameters());
+    const at::NoGradGuard no_grad;
+    network_->forward(next_batch().image);
+    --batch_;
+  }
+  bool captured() const { return runner_->captured(); }
+  std::vector<std::pair<std::string, at::Tensor>> all() const {
+    std::vector<std::pair<std::string, at::Tensor>> result = optimizer_->state();
+    for (const Parameter& parameter : network_->parameters().all()) {
+      result.emplace_back(parameter.name(), parameter.master);
+      result.emplace_back(parameter.name() + " as read", parameter.value);
+      if (parameter.ema.defined()) result.emplace_back(parameter.name() + " average", parameter.ema);
+    }
+    result.emplace_back("reports", at::nan_to_num(at::stack(reports_), -1));
+    return result;
+  }
+
+ private:
+  DeviceBatch next_batch() {
+    const int64_t number = batch_++;
+    const DataOptions& data = recipe_.options.data;
+    const at::Generator source = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(number % 5 + 1));
+    const auto values = [&](int64_t channels) {
+      return at::randn({data.batch_size, channels, data.patch_size.z, data.patch_size.y, data.patch_size.x}, source);
+    };
+    DeviceBatch batch;
+    batch.image = values(recipe_.channels).to(at::kCUDA);
+    const at::Tensor label = values(1).to(at::kCUDA);
+    batch.targets.label = data.target == "regression" ? label : label.gt(0.5).to(at::kByte);
+    batch.samples.resize(static_cast<size_t>(data.batch_size));
+    batch.samples.front().sample = number * data.batch_size;
+    return batch;
+  }
+
+  Recipe recipe_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<LossSet> loss_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepRunner> runner_;
+  std::vector<at::Tensor> reports_;
+  int64_t step_ = 0, batch_ = 0;
+};
+
+TEST(GraphStep, EqualsEagerSteps) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  for (const Recipe& recipe : recipes()) {
+    SCOPED_TRACE(recipe.name);
+    Trained eager(recipe, "off"), graph(recipe, "on");
+    for (Trained* one : {&eager, &graph}) {
+      one->run(11);
+      one->look_at_average();
+      one->run(9);
+    }
+    EXPECT_FALSE(eager.captured());
+    EXPECT_TRUE(graph.captured());
+    const auto expected = eager.all(), found = graph.all();
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const at::Tensor &a = expected[i].second, &b = found[i].second;
+      EXPECT_TRUE(at::equal(a, b)) << expected[i].first << ": largest difference "
+                                   << (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+    }
+  }
+}
+
+TEST(GraphStep, SaysWhyItCannot) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Recipe recipe{"dropout that is recomputed", small_unet()};
+  recipe.options.model.use_checkpoint = true;
+  recipe.options.model.dropout = 0.2;
+  EXPECT_THROW(Trained(recipe, "on"), Error);
+  Trained fallback(recipe, "auto");
+  fallback.run(3);
+  EXPECT_FALSE(fallback.captured());
+}
+
+}  // namespace
+}  // namespace vox

@@ -1,0 +1,32 @@
+"""The pieces of bench/gpu_side_by_side that need no GPU: workloads that load, and blocks in turns."""
+import json
+import pathlib
+
+import pytest
+
+WORKLOADS = sorted((pathlib.Path(__file__).parent.parent / "bench" / "workloads").glob("*.yaml"))
+PARAMETERS = {"nnunet_128_b2": 31195594, "mlperf_128_b7": 31196399, "vesuvius_b2": 5602723, "kbp64_b2": 116975361,
+              "basic_112_b4": 22625281, "monaiunet_112_b4": 19219984}  # of the peers' networks
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda path: path.stem)
+def test_workload_is_the_peers_network(voxloom, workload):
+    shown = voxloom("train", workload, "data.root=.", "--dry-run").stdout
+    trained = next(line for line in shown.splitlines() if "trained parameters" in line)
+    assert int(trained.split()[1]) == PARAMETERS[workload.stem]
+
+
+def test_all_workloads_have_a_peer():
+    assert {path.stem for path in WORKLOADS} == set(PARAMETERS)
+
+
+def test_blocks_in_turns(voxloom):
+    done = voxloom("bench", "step", "model.filters=4,8", "data.patch_size=8,8,8", "--turns", "--steps", 2,
+                   input="\n\n\n")
+    ready, *blocks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ready == {"ready": True}
+    assert len(blocks) == 3
+    for block in blocks:
+        assert block["median_ms"] > 0 and block["first_step_s"] > 0 and block["estimated_gb"] > 0
+        assert sum(block["start_s"].values()) >= block["first_step_s"]
+    assert blocks[0]["loss"] != blocks[1]["loss"]  # steps were done in between

@@ -55,12 +55,42 @@ __device__ void displace(const GatherTask& task, int64_t row, const float* coeff
   }
 }
 
+// gather_linear where all eight taps are voxels in memory, as nearly everywhere: false elsewhere. A tap of weight zero
+// is read here and has no effect (mix).
+template <class T>
+__device__ bool linear_inside(const GatherSource<T>& source, const float (&position)[3], float& value) {
+  int64_t first = 0;
+  float fraction[3];
+  bool inside = true;
+  for (int axis = 0; axis < 3; ++axis) {
+    const float base = floorf(position[axis]);
+    fraction[axis] = position[axis] - base;
+    const int64_t at = source.origin[axis] + static_cast<int64_t>(base) - source.begin[axis];
+    inside = inside && at >= 0 && at + 1 < source.end[axis] - source.begin[axis];
+    first += at * source.stride[axis];
+  }
+  if (!inside) return false;
+  const T* voxels = source.data + first;
+  float corner[8];
+  for (int i = 0; i < 8; ++i) {
+    const float stored =
+        static_cast<float>(voxels[(i & 4 ? source.stride[0] : 0) + (i & 2 ? source.stride[1] : 0) + (i & 1)]);
+    corner[i] = source.scaled ? fmaf(source.scale, stored, source.offset) : stored;
+  }
+  value = mix_corners(corner, fraction);
+  return true;
+}
+
 template <class T>
 __device__ float value_at(const GatherTask& task, const float (&position)[3]) {
   GatherSource<T> source;
   static_assert(sizeof source == sizeof task.source);
   memcpy(&source, &task.source, sizeof source);
-  if (task.interpolation == Interpolation::kLinear) return gather_linear(source, position[0], position[1], position[2]);
+  if (task.interpolation == Interpolation::kLinear) {
+    float value;
+    if (linear_inside(source, position, value)) return value;
+    return gather_linear(source, position[0], position[1], position[2]);
+  }
   if (task.interpolation == Interpolation::kLabel) return gather_label(source, position[0], position[1], position[2]);
   return gather_nearest(source, position[0], position[1], position[2]);
 }

@@ -31,6 +31,10 @@ __device__ int mirrored(int i, int size) {
 __device__ float smoothed(const float* from, int voxel, int at, int size, int stride, const float* weights,
                           int radius) {
   float sum = weights[0] * from[voxel];
+  if (at >= radius && at + radius < size) {
+    for (int k = 1; k <= radius; ++k) sum += weights[k] * (from[voxel - k * stride] + from[voxel + k * stride]);
+    return sum;
+  }
   for (int k = 1; k <= radius; ++k) {
     const float before = from[voxel + (mirrored(at - k, size) - at) * stride];
     const float after = from[voxel + (mirrored(at + k, size) - at) * stride];

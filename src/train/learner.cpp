@@ -8,6 +8,7 @@
 #include "base/span.h"
 #include "base/text.h"
 #include "nets/weights.h"
+#include "ops/kernel_choice.h"
 #include "train/step.h"
 
 namespace vox {
@@ -54,6 +55,7 @@ void require_shrinkable(const Options& options, const Learner& learner, int64_t 
 }  // namespace
 
 at::Device choose_device(const std::string& name, const SystemOptions& system) {
+  ops::set_kernel_arch(system.kernel_arch);
   VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus,
             ", but this version trains on one GPU at most; set it to 1 (or 0 for the CPU)");
   const bool available = torch::cuda::is_available();
@@ -70,6 +72,12 @@ at::Device choose_device(const std::string& name, const SystemOptions& system) {
   VOX_CHECK(index < torch::cuda::device_count(), "--device ", name, ": there are ", int{torch::cuda::device_count()},
             " GPUs, counted from 0");
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+}
+
+void choose_kernels(const TrainingOptions& training) {
+  at::globalContext().setDeterministicCuDNN(training.deterministic);
+  at::globalContext().setDeterministicAlgorithms(training.deterministic, /*warn_only=*/true);
+  at::globalContext().setBenchmarkCuDNN(!training.deterministic);
 }
 
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values) {
@@ -112,13 +120,16 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
 }
 
 std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
-                                            int64_t micro_batch, int threads) {
+                                            int64_t micro_batch, int threads, GatherOn gather_on,
+                                            const BoxMemory& box_memory) {
   const PipelineOptions pipeline{.seed = static_cast<uint64_t>(options.training.seed),
                                  .first_sample = first,
                                  .batch_size = micro_batch,
                                  .threads = threads,
                                  .prefetch = static_cast<int>(std::max<int64_t>(1, options.data.prefetch_factor)),
-                                 .targets = targets_of(options.loss)};
+                                 .targets = targets_of(options.loss),
+                                 .gather_on = gather_on,
+                                 .box_memory = box_memory};
   return std::make_unique<Pipeline>(store, options.data, options.augmentation, pipeline);
 }
 

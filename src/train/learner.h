@@ -20,6 +20,10 @@ namespace vox {
 // or several are asked for.
 at::Device choose_device(const std::string& name, const SystemOptions& system);
 
+// Which kernels torch may take: with training.deterministic those whose sums have one order, else the fastest, found by
+// timing once for each shape.
+void choose_kernels(const TrainingOptions& training);
+
 // Channels in and out filled in from the data and the loss where the recipe leaves them open.
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values);
 
@@ -37,7 +41,8 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
 
 // A pipeline of training samples from sample number `first` on.
 std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
-                                            int64_t micro_batch, int threads);
+                                            int64_t micro_batch, int threads, GatherOn gather_on = GatherOn::kHost,
+                                            const BoxMemory& box_memory = {});
 
 struct WarmUp {
   int64_t micro_batch = 0;

@@ -12,6 +12,7 @@
 #include "config/iterations.h"
 #include "report/machine.h"
 #include "train/checkpoint.h"
+#include "train/device_source.h"
 #include "train/training_loop.h"
 
 namespace vox {
@@ -37,12 +38,6 @@ void use_threads(int compute) {
     return true;
   }();
   static_cast<void>(once);
-}
-
-void make_deterministic(const TrainingOptions& training) {
-  at::globalContext().setDeterministicCuDNN(training.deterministic);
-  at::globalContext().setDeterministicAlgorithms(training.deterministic, /*warn_only=*/true);
-  at::globalContext().setBenchmarkCuDNN(!training.deterministic);
 }
 
 std::map<std::string, std::string> machine_of(const at::Device& device, const Options& options) {
@@ -145,7 +140,7 @@ class Session {
     if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;
     use_threads(threads_.compute);
     if (device_.is_cuda()) log_.watch_gpu(device_.index() < 0 ? 0 : device_.index());
-    make_deterministic(options_.training);
+    choose_kernels(options_.training);
     load_data();
     learner_ = make_learner(options_, *store_, device_);
     if (!request_.export_folder.empty())
@@ -291,10 +286,14 @@ class Session {
 RehearsalReport Session::rehearse(int64_t steps) {
   prepare(std::nullopt);
   const int64_t effective = options_.data.batch_size * options_.training.accumulate;
-  const auto pipeline = training_pipeline(store_, options_, 0, state_.micro_batch, threads_.data);
-  StepRunner runner(
-      {*learner_.network, *learner_.loss, *learner_.optimizer, source_of(*pipeline, device_, request_.export_folder)},
-      {.seed = static_cast<uint64_t>(options_.training.seed), .accumulation = effective / state_.micro_batch});
+  const TrainingSource data =
+      training_source({store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder});
+  if (!data.placement.said.empty()) log_.say(data.placement.said);
+  StepRunner runner({*learner_.network, *learner_.loss, *learner_.optimizer, data.next},
+                    {.seed = static_cast<uint64_t>(options_.training.seed),
+                     .accumulation = effective / state_.micro_batch,
+                     .cuda_graph = options_.training.cuda_graph,
+                     .no_graph = why_not_captured(options_)});
   RehearsalReport report{.steps = 0, .steps_per_epoch = state_.steps_per_epoch, .epochs = options_.training.max_epochs};
   std::vector<double> seconds, waits;
   for (int64_t step = 0; step < steps && signals_.stop_signal() == 0; ++step) {

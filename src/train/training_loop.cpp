@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "nets/weights.h"
 #include "train/checkpoint.h"
+#include "train/device_source.h"
 #include "train/ema.h"
 #include "train/validate.h"
 
@@ -39,14 +40,18 @@ TrainingLoop::TrainingLoop(const Parts& parts)
   const Options& options = parts.options;
   const int64_t effective = options.data.batch_size * options.training.accumulate;
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
-  pipeline_ = training_pipeline(parts.store, options, parts.state.step * effective, parts.state.micro_batch,
-                                parts.threads.data);
-  BatchSource source = source_of(*pipeline_, parts.device, parts.export_folder);
+  TrainingSource data = training_source({parts.store, options, parts.state.step * effective, parts.state.micro_batch,
+                                         parts.threads.data, parts.device, parts.export_folder});
+  if (!data.placement.said.empty()) parts.log.say(data.placement.said);
+  pipeline_ = std::move(data.pipeline);
+  BatchSource source = std::move(data.next);
   if (parts.probe && parts.probe->one_batch) source = first_batch_of(std::move(source));
   runner_ = std::make_unique<StepRunner>(
       StepRunner::Parts{*parts.learner.network, *parts.learner.loss, *parts.learner.optimizer, std::move(source)},
       StepRunner::Settings{.seed = static_cast<uint64_t>(options.training.seed),
-                           .accumulation = effective / parts.state.micro_batch});
+                           .accumulation = effective / parts.state.micro_batch,
+                           .cuda_graph = options.training.cuda_graph,
+                           .no_graph = why_not_captured(options)});
 }
 
 LoopEnd TrainingLoop::run() {
@@ -95,6 +100,7 @@ bool TrainingLoop::step_once() {
   TrainState& state = parts_.state;
   const double lr = parts_.schedule.lr(state.step);
   StepReport report = runner_->run(state.step, lr);
+  if (const std::string note = runner_->take_note(); !note.empty()) parts_.log.say(note);
   ++state.step;
   if (parts_.probe && state.step <= parts_.probe->losses)
     probed_loss_ = read_step_values(report.values.to(at::kCPU, at::kFloat)).loss;

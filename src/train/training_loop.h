@@ -68,7 +68,7 @@ class TrainingLoop {
   RunLength length_;
   std::vector<std::string> terms_;
   CheckpointFolder folder_;
-  std::unique_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
   std::optional<double> probed_loss_;

@@ -12,7 +12,7 @@ using namespace cuda;
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kParts = 128;                // of a volume, summed by a block each
+constexpr int64_t kPartVoxels = 1280;      // at least, summed by a block
 constexpr int64_t kGroupVoxels = 1 << 20;  // fewer do not fill a GPU
 constexpr int kSums = 4;                   // of a volume
 enum Sum { kPredictedInTarget, kPredicted, kTargetInPredicted, kTarget };
@@ -21,23 +21,30 @@ int64_t padded(int64_t count) {
   return (count + 3) / 4 * 4;
 }
 
+int64_t parts_of(int64_t voxels) {
+  return std::clamp<int64_t>(voxels / kPartVoxels, 1, 1024);
+}
+
 struct Group {  // of volumes that are worked on together, and their memory
-  int64_t volumes, voxels;
-  float *probability, *eroded[2], *state, *scratch, *target_skeleton;
+  int64_t volumes, voxels, parts;
+  float *probability, *eroded[2], *middle, *state, *scratch, *target_skeleton;
   double* sums;    // [volume][part][sum]
   float* factors;  // [volume][2]: a and b
   float* target_factor;
 
-  Group(float* workspace, int64_t volume_count, int64_t volume_voxels) : volumes(volume_count), voxels(volume_voxels) {
+  Group(float* workspace, int64_t volume_count, int64_t volume_voxels)
+      : volumes(volume_count), voxels(volume_voxels), parts(parts_of(volume_voxels)) {
     const int64_t map = padded(volumes * voxels);
     const auto next = [&](int64_t floats) { return std::exchange(workspace, workspace + padded(floats)); };
-    sums = reinterpret_cast<double*>(next(2 * volumes * kParts * kSums));
-    for (float** place : {&probability, &eroded[0], &eroded[1], &state, &scratch, &target_skeleton}) *place = next(map);
+    sums = reinterpret_cast<double*>(next(2 * volumes * parts * kSums));
+    for (float** place : {&probability, &eroded[0], &eroded[1], &middle, &state, &scratch, &target_skeleton})
+      *place = next(map);
     factors = next(2 * volumes);
     target_factor = next(volumes);
   }
   static int64_t floats(int64_t volumes, int64_t voxels) {
-    return padded(2 * volumes * kParts * kSums) + 6 * padded(volumes * voxels) + padded(2 * volumes) + padded(volumes);
+    return padded(2 * volumes * parts_of(voxels) * kSums) + 7 * padded(volumes * voxels) + padded(2 * volumes) +
+           padded(volumes);
   }
 };
 
@@ -96,19 +103,21 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double sum_within = sum_of_block(within), sum_all = sum_of_block(all);
   if (threadIdx.x != 0) return;
-  double* out = sums + (span.volume * kParts + blockIdx.x) * kSums + first_sum;
+  double* out = sums + (span.volume * gridDim.x + blockIdx.x) * kSums + first_sum;
   out[0] = sum_within;
   out[1] = sum_all;
 }
 
-__global__ void finish(float* loss, float* factors, float* target_factor, const double* sums, double smooth) {
+// A warp for each sum.
+__global__ void finish(float* loss, float* factors, float* target_factor, const double* sums, int parts,
+                       double smooth) {
   const int64_t volume = blockIdx.x;
+  const int of = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   __shared__ double total[kSums];
-  if (threadIdx.x < kSums) {
-    double sum = 0;
-    for (int part = 0; part < kParts; ++part) sum += sums[(volume * kParts + part) * kSums + threadIdx.x];
-    total[threadIdx.x] = sum + smooth;
-  }
+  double sum = 0;
+  for (int part = lane; part < parts; part += 32) sum += sums[(volume * parts + part) * kSums + of];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
+  if (lane == 0) total[of] = sum + smooth;
   __syncthreads();
   if (threadIdx.x != 0) return;
   const double precision = total[kPredictedInTarget] / total[kPredicted],
@@ -141,7 +150,7 @@ class GroupRun {
         group_(group),
         valid_{input.valid, first, input.channels, group.voxels},
         offset_(first * group.voxels),
-        grid_{kParts, static_cast<unsigned>(group.volumes)},
+        grid_(static_cast<unsigned>(group.parts), static_cast<unsigned>(group.volumes)),
         stream_(stream) {}
 
   void run(float* loss, float* grad) {
@@ -151,23 +160,25 @@ class GroupRun {
     }
     const float* probability = input_.logits ? group_.probability : input_.values + offset_;
     const float* target = input_.target + offset_;
-    skeleton_forward(pass(target), group_.target_skeleton, nullptr);
+    skeleton_forward(pass(target, nullptr), group_.target_skeleton, nullptr);
     sum(group_.target_skeleton, probability, kTargetInPredicted);
-    skeleton_forward(pass(probability), group_.scratch, grad == nullptr ? nullptr : group_.state);
+    const SkeletonPass predicted = pass(probability, grad == nullptr ? nullptr : group_.middle);
+    skeleton_forward(predicted, group_.scratch, grad == nullptr ? nullptr : group_.state);
     sum(group_.scratch, target, kPredictedInTarget);
-    finish<<<static_cast<unsigned>(group_.volumes), 32, 0, stream_>>>(loss, group_.factors, group_.target_factor,
-                                                                      group_.sums, input_.smooth);
+    finish<<<static_cast<unsigned>(group_.volumes), 32 * kSums, 0, stream_>>>(
+        loss, group_.factors, group_.target_factor, group_.sums, static_cast<int>(group_.parts), input_.smooth);
     check_launch("clDice");
     if (grad == nullptr) return;
     const OuterGradient outer{target, group_.factors, input_.valid, valid_.first_volume, input_.channels};
-    skeleton_backward(pass(probability), grad + offset_, group_.scratch, group_.state, outer);
+    skeleton_backward(predicted, grad + offset_, group_.scratch, group_.state, outer);
     finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, probability, valid_, input_.logits);
     check_launch("gradient of clDice");
   }
 
  private:
-  SkeletonPass pass(const float* in) const {
-    return {in, {group_.volumes, input_.batch.extent}, input_.options, {group_.eroded[0], group_.eroded[1]}, stream_};
+  SkeletonPass pass(const float* in, float* middle) const {
+    return {in,     {group_.volumes, input_.batch.extent}, input_.options, {group_.eroded[0], group_.eroded[1]}, middle,
+            stream_};
   }
   void sum(const float* skeleton, const float* other, int first_sum) {
     skeleton_sums<<<grid_, kThreads, 0, stream_>>>(group_.sums, skeleton, other, valid_, first_sum);

@@ -1,7 +1,6 @@
 // Axis by axis. Along x from the bits of a row, a warp each. Along y and z a block holds neighbouring columns in shared
-// memory and each voxel searches outward, as the CPU does where distances are short: min over d of f(i +- d) + d^2,
-// ended where d^2 exceeds what is found. 4 bytes a voxel are read and written three times, in the second level cache
-// where the volumes fit.
+// memory and each voxel searches outward, as the CPU does where distances are short. 4 bytes a voxel are read and
+// written three times, in the second level cache where the volumes fit.
 //
 // Signed distances take no second transform: what passes between the axes carries the sign of its voxel, and to a
 // voxel of the other sign the distance along the axes so far is 0.
@@ -91,19 +90,24 @@ struct Columns {
   float limit;
 };
 
-// The least value of the column's voxel `i` steps away and all nearer ones.
+// min over d of f(row +- d) + d^2, until d^2 alone exceeds what is found; four steps between looks at that.
 __device__ __forceinline__ float search(const float* here, const float* squares, int row, const Columns& columns) {
   const float value = *here, sign = value < 0 ? -1.0f : 1.0f;
   float best = fabsf(value);
   const int below = columns.length - 1 - row, both = ::min(row, below), reach = ::max(row, below);
   const auto take = [&](const float* there, float square) { best = fminf(best, fmaxf(sign * *there, 0.0f) + square); };
   int d = 1;
-  for (; d <= both && squares[d] < best; ++d) {
-    take(here - d * columns.lanes, squares[d]);
-    take(here + d * columns.lanes, squares[d]);
-  }
+  const auto take_both = [&](int at) {
+    take(here - at * columns.lanes, squares[at]);
+    take(here + at * columns.lanes, squares[at]);
+  };
+  for (; d + 3 <= both && squares[d] < best; d += 4)
+    for (int i = 0; i < 4; ++i) take_both(d + i);
+  for (; d <= both && squares[d] < best; ++d) take_both(d);
   if (d <= both) return best;
   const int step = row > below ? -columns.lanes : columns.lanes;
+  for (; d + 3 <= reach && squares[d] < best; d += 4)
+    for (int i = 0; i < 4; ++i) take(here + (d + i) * step, squares[d + i]);
   for (; d <= reach && squares[d] < best; ++d) take(here + d * step, squares[d]);
   return best;
 }
@@ -117,16 +121,20 @@ __global__ void along_columns(float* values, Columns columns) {
   float* base =
       values + outer / columns.inner * columns.outer_stride + outer % columns.inner * columns.inner_stride + first;
   const int lane = static_cast<int>(threadIdx.x) & (columns.lanes - 1), count = columns.length * columns.lanes;
-  const bool there = first + lane < columns.width;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
-    tile[i] = there ? base[(i >> columns.lane_bits) * columns.stride + lane] : 0;
+  const bool there = first + lane < columns.width, negative = base[0] < 0;
+  bool near = false;  // to anything: else every distance stays at the limit
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const float value = there ? base[(i >> columns.lane_bits) * columns.stride + lane] : 0;
+    near |= there && (fabsf(value) < columns.limit || (value < 0) != negative);
+    tile[i] = value;
+  }
   for (int i = static_cast<int>(threadIdx.x); i < columns.length; i += static_cast<int>(blockDim.x))
     squares[i] = squared(i, columns.step_mm, columns.limit);
-  __syncthreads();
+  near = __syncthreads_or(near);
   if (!there) return;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     const int row = i >> columns.lane_bits;
-    const float best = search(tile + i, squares, row, columns);
+    const float best = near ? search(tile + i, squares, row, columns) : columns.limit;
     base[row * columns.stride + lane] = copysignf(kRoot ? sqrtf(best) : best, tile[i]);
   }
 }

@@ -32,6 +32,7 @@ struct Grid3 {  // of one volume
 };
 inline Grid3 grid_of(const VolumeBatch& batch) {
   const Extent3& e = batch.extent;
+  VOX_CHECK(e.voxels() < (int64_t{1} << 30), "a volume of ", e, " is too large for soft morphology on the GPU");
   return {static_cast<int>(e.z), static_cast<int>(e.y), static_cast<int>(e.x), e.y * e.x, e.voxels()};
 }
 
@@ -106,25 +107,29 @@ __device__ __forceinline__ Pack<V> extreme_in_plane(const float* here, const Col
   return result;
 }
 
+enum Step : unsigned { kBack, kStay, kOn };  // along an axis
+constexpr unsigned kStepBits = 2, kStepMask = 3;
 struct Choice {
   float value;
-  int step;  // -1, 0 or 1: where it is; of equal ones the first
+  unsigned step;  // where it is; of equal ones the first
 };
 template <class Rule>
 __device__ __forceinline__ Choice first_of(float a, float b, float c) {
   const bool second = Rule::better(b, a);
   const float best = second ? b : a;
   const bool third = Rule::better(c, best);
-  return {third ? c : best, third ? 1 : second ? 0 : -1};
+  return {third ? c : best, third ? kOn : second ? kStay : kBack};
 }
 
 constexpr int kFlowRows = 24;
 constexpr int kCubeRim = 2, kCrossRim = 1;
 
-// Where a thread of the backward kernels is. Places beyond the volume exist; only owners write.
+// Where a thread of the backward kernels is. Places beyond the volume exist; only owners write. Offsets within a volume
+// are 32 bits wide: these kernels are bound by instructions, and wider ones cost several each.
 struct Place {
-  int volume, lane, row, z0, z1;
-  int64_t first;  // of slice 0
+  int volume, lane, row, y, x, z0, z1;
+  int64_t base;  // of the volume
+  int first;     // of slice 0, within the volume
   bool inside, owner;
 };
 template <int kRim>
@@ -132,23 +137,27 @@ __device__ __forceinline__ Place place_of(const Grid3& grid, int chunk) {
   Place place;
   place.lane = static_cast<int>(threadIdx.x);
   place.row = static_cast<int>(threadIdx.y);
-  const int x = static_cast<int>(blockIdx.x) * (32 - 2 * kRim) + place.lane - kRim;
-  const int y = static_cast<int>(blockIdx.y) * (kFlowRows - 2 * kRim) + place.row - kRim;
+  place.x = static_cast<int>(blockIdx.x) * (32 - 2 * kRim) + place.lane - kRim;
+  place.y = static_cast<int>(blockIdx.y) * (kFlowRows - 2 * kRim) + place.row - kRim;
   const int chunks = (grid.z + chunk - 1) / chunk;
   place.volume = static_cast<int>(blockIdx.z) / chunks;
   place.z0 = static_cast<int>(blockIdx.z) % chunks * chunk;
   place.z1 = ::min(place.z0 + chunk, grid.z);
-  place.first = place.volume * grid.voxels + int64_t{y} * grid.x + x;
-  place.inside = x >= 0 && x < grid.x && y >= 0 && y < grid.y;
+  place.base = place.volume * grid.voxels;
+  place.first = place.y * grid.x + place.x;
+  place.inside = place.x >= 0 && place.x < grid.x && place.y >= 0 && place.y < grid.y;
   place.owner =
       place.inside && place.lane >= kRim && place.lane < 32 - kRim && place.row >= kRim && place.row < kFlowRows - kRim;
   return place;
 }
+__device__ __forceinline__ bool within(int z, int begin, int end) {
+  return static_cast<unsigned>(z - begin) < static_cast<unsigned>(end - begin);
+}
 
 // Through 3x3x3 voxels to the first that has the extreme value, which is sought along x, then y, then z, and found
-// again along z, then y, then x. source(place, voxel, extreme value, owned) gives the gradient of a voxel;
-// sink(voxel, sum) takes what reaches one. Per step t, three slices are in the making: t is read, the extremes of t - 1
-// are known, and what reaches t - 3 is complete.
+// again along z, then y, then x. source.load and source.flow give the gradient of a voxel, sink.load and sink.take have
+// what reaches one; both are told their volume once. Per step t, three slices are in the making: t is read, the
+// extremes of t - 1 are known, and what reaches t - 3 is complete. Whatever a step reads was asked for one step before.
 template <class Rule, class Source, class Sink>
 __global__ void __launch_bounds__(32 * kFlowRows, 2)
     flow_through_cube(Source source, Sink sink, const float* values, Grid3 grid, int chunk) {
@@ -161,38 +170,53 @@ __global__ void __launch_bounds__(32 * kFlowRows, 2)
       afters[at.row][row][at.lane] = 0;
     }
   }
-  float extreme_2 = Rule::kWorst, extreme_1 = Rule::kWorst;           // of planes t - 2, t - 1
-  float gradient_3 = 0, gradient_2 = 0;                               // of slices t - 3, t - 2
-  int z_3 = 0, z_2 = 0, y_2 = 0, y_1 = 0, x_3 = 0, x_2 = 0, x_1 = 0;  // steps to extremes, of those slices
-  float before = 0, middle = 0, after = 0;                            // what reaches the lines of slice t - 3
-  for (int t = at.z0 - 2; t < at.z1 + 3; ++t) {
+  values += at.base;
+  source.go_to(at);
+  sink.go_to(at);
+  const int slice = static_cast<int>(grid.slice), flow_begin = ::max(at.z0 - 1, 0), flow_end = ::min(at.z1 + 1, grid.z);
+  int voxel = at.first + (at.z0 - 2) * slice;  // of slice t
+  float next_value = at.inside && at.z0 >= 2 ? values[voxel] : Rule::kWorst, next_sum = 0;
+  typename Source::Loaded next_loaded{};
+  float extreme_2 = Rule::kWorst, extreme_1 = Rule::kWorst;  // of planes t - 2, t - 1
+  float gradient_3 = 0, gradient_2 = 0;                      // of slices t - 3, t - 2
+  unsigned steps_x = 0, steps_y = 0, steps_z = 0;            // to extremes, the latest slice in the lowest bits
+  float before = 0, middle = 0, after = 0;                   // what reaches the lines of slice t - 3
+  for (int t = at.z0 - 2; t < at.z1 + 3; ++t, voxel += slice) {
     const int buffer = t & 1;
-    const bool there = at.inside && t >= 0 && t < grid.z;
-    const float value = there ? values[at.first + t * grid.slice] : Rule::kWorst;
+    const float value = next_value, sum = next_sum;
+    const typename Source::Loaded loaded = next_loaded;
+    next_value = at.inside && within(t + 1, 0, grid.z) ? values[voxel + slice] : Rule::kWorst;
+    if (at.inside && within(t, flow_begin, flow_end)) next_loaded = source.load(voxel);
+    if (at.owner && within(t - 2, at.z0, at.z1)) next_sum = sink.load(voxel - 2 * slice);
     const Choice along_x = first_of<Rule>(__shfl_up_sync(~0u, value, 1), value, __shfl_down_sync(~0u, value, 1));
     lines[buffer][at.row + 1][at.lane] = along_x.value;
     befores[buffer][at.row + 1][at.lane] = before;
     afters[buffer][at.row + 1][at.lane] = after;
     __syncthreads();
     const float line = afters[buffer][at.row][at.lane] + middle + befores[buffer][at.row + 2][at.lane];
-    const float from_left = __shfl_up_sync(~0u, x_3 == 1 ? line : 0, 1);
-    const float from_right = __shfl_down_sync(~0u, x_3 == -1 ? line : 0, 1);
+    const unsigned x_3 = steps_x >> 2 * kStepBits & kStepMask;  // of slice t - 3
+    const float from_left = __shfl_up_sync(~0u, x_3 == kOn ? line : 0, 1);
+    const float from_right = __shfl_down_sync(~0u, x_3 == kBack ? line : 0, 1);
     if (at.owner && t - 3 >= at.z0)
-      sink(at.first + (t - 3) * grid.slice, from_left + (x_3 == 0 ? line : 0) + from_right);
+      sink.take(voxel - 3 * slice, sum, from_left + (x_3 == kStay ? line : 0) + from_right);
     const Choice along_y =
         first_of<Rule>(lines[buffer][at.row][at.lane], along_x.value, lines[buffer][at.row + 2][at.lane]);
     const Choice along_z = first_of<Rule>(extreme_2, extreme_1, along_y.value);
-    const int of = t - 1;
     float gradient = 0;
-    if (at.inside && of >= ::max(at.z0 - 1, 0) && of <= ::min(at.z1, grid.z - 1))
-      gradient = source(at, at.first + of * grid.slice, along_z.value, at.owner && of >= at.z0 && of < at.z1);
-    const float plane = (z_3 == 1 ? gradient_3 : 0) + (z_2 == 0 ? gradient_2 : 0) + (along_z.step == -1 ? gradient : 0);
-    before = y_2 == -1 ? plane : 0;
-    middle = y_2 == 0 ? plane : 0;
-    after = y_2 == 1 ? plane : 0;
-    x_3 = x_2, x_2 = x_1, x_1 = along_x.step;
-    y_2 = y_1, y_1 = along_y.step;
-    z_3 = z_2, z_2 = along_z.step;
+    if (at.inside && within(t - 1, flow_begin, flow_end)) {
+      gradient = source.flow(loaded, along_z.value);
+      if (at.owner && within(t - 1, at.z0, at.z1)) source.keep(voxel - slice, gradient);
+    }
+    const unsigned z_3 = steps_z >> kStepBits & kStepMask, z_2 = steps_z & kStepMask;
+    const float plane =
+        (z_3 == kOn ? gradient_3 : 0) + (z_2 == kStay ? gradient_2 : 0) + (along_z.step == kBack ? gradient : 0);
+    const unsigned y_2 = steps_y >> kStepBits & kStepMask;
+    before = y_2 == kBack ? plane : 0;
+    middle = y_2 == kStay ? plane : 0;
+    after = y_2 == kOn ? plane : 0;
+    steps_x = steps_x << kStepBits | along_x.step;
+    steps_y = steps_y << kStepBits | along_y.step;
+    steps_z = steps_z << kStepBits | along_z.step;
     gradient_3 = gradient_2, gradient_2 = gradient;
     extreme_2 = extreme_1, extreme_1 = along_y.value;
   }

@@ -123,19 +123,24 @@ __device__ __forceinline__ Shares divide(float gradient, const Around& v) {
   const auto share = [](float mine, float other) { return mine < other ? 1.0f : mine == other ? 0.5f : 0.0f; };
   const Choice z = first_of<Least>(v.above, v.here, v.below), y = first_of<Least>(v.before, v.here, v.after),
                x = first_of<Least>(v.left, v.here, v.right);
-  const float least_zy = fminf(z.value, y.value);
-  const float of_x = gradient * share(x.value, least_zy), of_zy = gradient * share(least_zy, x.value);
-  const float of_z = of_zy * share(z.value, y.value), of_y = of_zy * share(y.value, z.value);
+  const float of_x = gradient * share(x.value, fminf(z.value, y.value)), of_zy = gradient - of_x;
+  const float of_z = of_zy * share(z.value, y.value), of_y = of_zy - of_z;
   Shares shares;
-  shares.above = z.step == -1 ? of_z : 0;
-  shares.below = z.step == 1 ? of_z : 0;
-  shares.before = y.step == -1 ? of_y : 0;
-  shares.after = y.step == 1 ? of_y : 0;
-  shares.left = x.step == -1 ? of_x : 0;
-  shares.right = x.step == 1 ? of_x : 0;
-  shares.here = (z.step == 0 ? of_z : 0) + (y.step == 0 ? of_y : 0) + (x.step == 0 ? of_x : 0);
+  shares.above = z.step == kBack ? of_z : 0;
+  shares.below = z.step == kOn ? of_z : 0;
+  shares.before = y.step == kBack ? of_y : 0;
+  shares.after = y.step == kOn ? of_y : 0;
+  shares.left = x.step == kBack ? of_x : 0;
+  shares.right = x.step == kOn ? of_x : 0;
+  shares.here = (z.step == kStay ? of_z : 0) + (y.step == kStay ? of_y : 0) + (x.step == kStay ? of_x : 0);
   return shares;
 }
+
+// What a step reads, asked for one step before.
+struct CrossLoads {
+  float below = kInfinity, before = kInfinity, left = kInfinity, right = kInfinity, after = kInfinity;
+  float gradient = 0, added = 0;
+};
 
 __global__ void __launch_bounds__(32 * kFlowRows, 2)
     flow_through_cross(float* grad_in, const float* grad_out, const float* values, Grid3 grid, int chunk, bool add) {
@@ -147,28 +152,40 @@ __global__ void __launch_bounds__(32 * kFlowRows, 2)
       afters[at.row][row][at.lane] = 0;
     }
   }
-  const int x = static_cast<int>(blockIdx.x) * (32 - 2 * kCrossRim) + at.lane - kCrossRim;
-  const int y = static_cast<int>(blockIdx.y) * (kFlowRows - 2 * kCrossRim) + at.row - kCrossRim;
-  const auto value_at = [&](int z) {
-    return at.inside && z >= 0 && z < grid.z ? values[at.first + z * grid.slice] : kInfinity;
+  values += at.base;
+  grad_in += at.base;
+  grad_out += at.base;
+  const int slice = static_cast<int>(grid.slice), load_end = ::min(at.z1 + 1, grid.z);
+  const bool has_left = at.x > 0, has_right = at.x + 1 < grid.x, has_before = at.y > 0, has_after = at.y + 1 < grid.y;
+  const auto load = [&](int z, int voxel) {
+    CrossLoads loads;
+    if (!at.inside || !within(z, 0, load_end)) return loads;
+    const float* middle = values + voxel;
+    if (z + 1 < grid.z) loads.below = middle[slice];
+    if (has_before) loads.before = middle[-grid.x];
+    if (has_left) loads.left = middle[-1];
+    if (has_right) loads.right = middle[1];
+    if (has_after) loads.after = middle[grid.x];
+    loads.gradient = grad_out[voxel];
+    if (add && at.owner && within(z, at.z0, at.z1)) loads.added = grad_in[voxel];
+    return loads;
   };
-  float above = value_at(at.z0 - 2), here = value_at(at.z0 - 1), from_above = 0, sum = 0;
-  for (int t = at.z0 - 1; t <= at.z1; ++t) {
-    const float below = value_at(t + 1);
-    Shares shares;
-    if (at.inside && t >= 0 && t < grid.z) {
-      const float* middle = values + at.first + t * grid.slice;
-      shares = divide(grad_out[at.first + t * grid.slice],
-                      {above, y > 0 ? middle[-grid.x] : kInfinity, x > 0 ? middle[-1] : kInfinity, here,
-                       x + 1 < grid.x ? middle[1] : kInfinity, y + 1 < grid.y ? middle[grid.x] : kInfinity, below});
-    }
+  int voxel = at.first + (at.z0 - 1) * slice;  // of slice t
+  float above = at.inside && at.z0 >= 2 ? values[voxel - slice] : kInfinity;
+  float here = at.inside && at.z0 >= 1 ? values[voxel] : kInfinity, from_above = 0, sum = 0;
+  CrossLoads next = load(at.z0 - 1, voxel);
+  if (at.z0 == 0 && at.inside) next.below = values[at.first];  // the slice before the first has nothing but this
+  for (int t = at.z0 - 1; t <= at.z1; ++t, voxel += slice) {
+    const CrossLoads now = next;
+    next = load(t + 1, voxel + slice);
+    const Shares shares = divide(now.gradient, {above, now.before, now.left, here, now.right, now.after, now.below});
     const int buffer = t & 1;
     befores[buffer][at.row + 1][at.lane] = shares.before;
     afters[buffer][at.row + 1][at.lane] = shares.after;
     const float from_right = __shfl_down_sync(~0u, shares.left, 1), from_left = __shfl_up_sync(~0u, shares.right, 1);
     __syncthreads();
-    if (at.owner && t > at.z0) grad_in[at.first + (t - 1) * grid.slice] = sum + shares.above;
-    sum = add && at.owner && t >= at.z0 && t < at.z1 ? grad_in[at.first + t * grid.slice] : 0;
+    if (at.owner && t > at.z0) grad_in[voxel - slice] = sum + shares.above;
+    sum = now.added;
     sum += from_above;
     sum += afters[buffer][at.row][at.lane];
     sum += from_right;
@@ -176,18 +193,24 @@ __global__ void __launch_bounds__(32 * kFlowRows, 2)
     sum += from_left;
     sum += befores[buffer][at.row + 2][at.lane];
     from_above = shares.below;
-    above = here, here = below;
+    above = here, here = now.below;
   }
 }
 
 struct GivenGradient {
   const float* gradients;
-  __device__ float operator()(const Place&, int64_t voxel, float, bool) const { return gradients[voxel]; }
+  using Loaded = float;
+  __device__ void go_to(const Place& at) { gradients += at.base; }
+  __device__ Loaded load(int voxel) const { return gradients[voxel]; }
+  __device__ float flow(Loaded loaded, float) const { return loaded; }
+  __device__ void keep(int, float) const {}
 };
 struct IntoGradient {
   float* gradients;
   bool add;
-  __device__ void operator()(int64_t voxel, float sum) const { gradients[voxel] = add ? gradients[voxel] + sum : sum; }
+  __device__ void go_to(const Place& at) { gradients += at.base; }
+  __device__ float load(int voxel) const { return add ? gradients[voxel] : 0; }
+  __device__ void take(int voxel, float before, float sum) const { gradients[voxel] = before + sum; }
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ int level_count(const SoftSkeletonOptions& options) {
 
 struct LevelOut {
   float* skeleton;
-  float* state;  // null: not kept
+  float* state;   // null: not kept
+  float* eroded;  // the map after the next, which may replace the current one; null: not wanted
   int level;
 };
 
@@ -28,22 +29,69 @@ __device__ __forceinline__ float next_product(float product, float delta) {
   return left > 0 ? product * left : -product;
 }
 
+// What a slice of a map gives to dilation and to erosion.
+template <int V>
+struct PlaneExtremes {
+  Pack<V> largest, least, middle;  // least: of the cross or of all; middle: the voxels themselves
+};
+template <int V, SoftErosion kErosion>
+__device__ __forceinline__ PlaneExtremes<V> plane_extremes(const float* here, const Column& column, const Grid3& grid) {
+  constexpr bool kCube = kErosion == SoftErosion::kCube;
+  const Pack<V> row = Pack<V>::load(here);
+  const bool has_left = column.x > 0, has_right = column.x + V < grid.x;
+  Pack<V> largest = row, least = row;
+  float left = has_left ? here[-1] : -kInfinity, right = has_right ? here[V] : -kInfinity;
+  float least_left = has_left ? left : kInfinity, least_right = has_right ? right : kInfinity;
+  const auto take = [&](const float* there) {
+    const Pack<V> pack = Pack<V>::load(there);
+    largest = extreme<Largest>(largest, pack);
+    least = extreme<Least>(least, pack);
+    if (has_left) {
+      const float value = there[-1];
+      left = fmaxf(left, value);
+      if (kCube) least_left = fminf(least_left, value);
+    }
+    if (has_right) {
+      const float value = there[V];
+      right = fmaxf(right, value);
+      if (kCube) least_right = fminf(least_right, value);
+    }
+  };
+  if (column.y > 0) take(here - grid.x);
+  if (column.y + 1 < grid.y) take(here + grid.x);
+  PlaneExtremes<V> result;
+  result.middle = row;
+  const Pack<V>& along = kCube ? least : row;  // what erodes along x
+  for (int i = 0; i < V; ++i) {
+    const int l = i > 0 ? i - 1 : 0, r = i + 1 < V ? i + 1 : i;
+    result.largest.at[i] = fmaxf(fmaxf(i > 0 ? largest.at[l] : left, largest.at[i]), i + 1 < V ? largest.at[r] : right);
+    result.least.at[i] =
+        fminf(fminf(i > 0 ? along.at[l] : least_left, least.at[i]), i + 1 < V ? along.at[r] : least_right);
+  }
+  return result;
+}
+template <int V>
+__device__ __forceinline__ PlaneExtremes<V> no_plane() {
+  return {Pack<V>::filled(-kInfinity), Pack<V>::filled(kInfinity), Pack<V>::filled(kInfinity)};
+}
+
+// Adds a level to the skeleton from the map there and the next one, which is also eroded once more.
 template <int V, SoftErosion kErosion>
 __global__ void __launch_bounds__(kColumnThreads)
     add_level(LevelOut out, const float* current, const float* next, Grid3 grid, int chunk) {
   const Column column = column_of<V>(grid, chunk);
   if (!column.inside) return;
   int64_t voxel = column.first + column.z0 * grid.slice;
-  const auto plane = [&](int64_t at) { return extreme_in_plane<Largest, V>(next + at, column, grid); };
-  Pack<V> above = column.z0 > 0 ? plane(voxel - grid.slice) : Pack<V>::filled(-kInfinity), level = plane(voxel);
+  const auto plane = [&](int64_t at) { return plane_extremes<V, kErosion>(next + at, column, grid); };
+  const bool first = out.level == 0, keeps = out.state != nullptr;
+  PlaneExtremes<V> above = column.z0 > 0 ? plane(voxel - grid.slice) : no_plane<V>(), level = plane(voxel);
   for (int z = column.z0; z < column.z1; ++z, voxel += grid.slice) {
-    const Pack<V> below = z + 1 < grid.z ? plane(voxel + grid.slice) : Pack<V>::filled(-kInfinity);
-    const Pack<V> opened = extreme<Largest>(extreme<Largest>(above, level), below);
     const Pack<V> value = Pack<V>::load(current + voxel);
-    const bool first = out.level == 0, keeps = out.state != nullptr;
     Pack<V> skeleton = first ? Pack<V>::filled(0) : Pack<V>::load(out.skeleton + voxel), state;
     if (keeps)
       state = first ? Pack<V>::filled(kErosion == SoftErosion::kCross ? 1 : -1) : Pack<V>::load(out.state + voxel);
+    const PlaneExtremes<V> below = z + 1 < grid.z ? plane(voxel + grid.slice) : no_plane<V>();
+    const Pack<V> opened = extreme<Largest>(extreme<Largest>(above.largest, level.largest), below.largest);
     for (int i = 0; i < V; ++i) {
       const float delta = fmaxf(value.at[i] - opened.at[i], 0), before = skeleton.at[i];
       const float grown = kErosion == SoftErosion::kCross ? delta - before * delta : delta - before;
@@ -56,6 +104,12 @@ __global__ void __launch_bounds__(kColumnThreads)
     }
     skeleton.store(out.skeleton + voxel);
     if (keeps) state.store(out.state + voxel);
+    if (out.eroded != nullptr) {
+      const bool cross = kErosion == SoftErosion::kCross;
+      extreme<Least>(level.least,
+                     extreme<Least>(cross ? above.middle : above.least, cross ? below.middle : below.least))
+          .store(out.eroded + voxel);
+    }
     above = level;
     level = below;
   }
@@ -70,37 +124,45 @@ struct DeltaGradient {
   float* kept;
   int64_t voxels;
   float level;
+  float scale = 1, shift = 0;  // of the volume
 
-  __device__ float operator()(const Place& at, int64_t voxel, float opened, bool owned) const {
-    const float delta = current[voxel] - opened;
-    const float gradient = delta > 0 ? flow(at, voxel, delta) : 0;
-    if (owned) kept[voxel] = gradient;
-    return gradient;
-  }
-  __device__ float flow(const Place& at, int64_t voxel, float delta) const {
-    const float found = state[voxel];
-    if constexpr (kErosion == SoftErosion::kCube) return found == level ? outside(at, voxel) : 0;
-    const float left = 1 - delta;
-    if (found > 0) return outside(at, voxel) * (found / left);
-    return left <= 0 ? outside(at, voxel) * -found : 0;  // else this level was cut off by the one that filled the voxel
-  }
-  __device__ float outside(const Place& at, int64_t voxel) const {
-    float gradient = outer.map[voxel];
-    if (outer.factors != nullptr) gradient = gradient * outer.factors[2 * at.volume] + outer.factors[2 * at.volume + 1];
-    if (outer.valid != nullptr) {
-      const int64_t sample = (outer.first_volume + at.volume) / outer.channels;
-      gradient *= outer.valid[voxel + (sample - at.volume) * voxels];
+  struct Loaded {
+    float value, state, outside;
+  };
+  __device__ void go_to(const Place& at) {
+    current += at.base;
+    state += at.base;
+    kept += at.base;
+    outer.map += at.base;
+    if (outer.factors != nullptr) {
+      scale = outer.factors[2 * at.volume];
+      shift = outer.factors[2 * at.volume + 1];
     }
-    return gradient;
+    if (outer.valid != nullptr) outer.valid += (outer.first_volume + at.volume) / outer.channels * voxels;
   }
+  __device__ Loaded load(int voxel) const {
+    const float gradient = outer.map[voxel] * scale + shift;
+    return {current[voxel], state[voxel], outer.valid != nullptr ? gradient * outer.valid[voxel] : gradient};
+  }
+  __device__ float flow(const Loaded& loaded, float opened) const {
+    const float delta = loaded.value - opened;
+    return delta > 0 ? loaded.outside * share(loaded.state, delta) : 0;
+  }
+  __device__ float share(float found, float delta) const {
+    if constexpr (kErosion == SoftErosion::kCube) return found == level ? 1 : 0;
+    const float left = 1 - delta;
+    if (found > 0) return __fdividef(found, left);
+    return left <= 0 ? -found : 0;  // else this level was cut off by the one that filled the voxel
+  }
+  __device__ void keep(int voxel, float gradient) const { kept[voxel] = gradient; }
 };
 
 struct TakenAway {  // the opening lies below the line of d: its gradient comes with a minus
   float* gradients;
   bool first;
-  __device__ void operator()(int64_t voxel, float sum) const {
-    gradients[voxel] = (first ? 0 : gradients[voxel]) - sum;
-  }
+  __device__ void go_to(const Place& at) { gradients += at.base; }
+  __device__ float load(int voxel) const { return first ? 0 : gradients[voxel]; }
+  __device__ void take(int voxel, float before, float sum) const { gradients[voxel] = before - sum; }
 };
 
 struct Level {
@@ -108,27 +170,41 @@ struct Level {
   const float* next;
 };
 
-// Erodes the map up to a level and once more. Buffers alternate, so that what is read is never written.
-Level erode_to(const SkeletonPass& pass, int level) {
-  const float* at = pass.in;
-  int into = 0;
-  const auto step = [&](bool twice) {
-    float* const out = pass.eroded[into];
-    if (twice)
-      soft_erode_twice_cuda(out, at, pass.batch, pass.stream);
-    else
-      soft_erode_cuda(out, at, pass.batch, pass.options.erosion, pass.stream);
-    into = 1 - into;
-    return std::exchange(at, out);
-  };
+int middle_level(const SkeletonPass& pass) {  // 0: none
+  const int levels = level_count(pass.options);
+  return pass.middle != nullptr && levels >= 4 ? levels / 2 : 0;
+}
+float* other_map(const SkeletonPass& pass, const float* taken) {
+  return pass.eroded[taken == pass.eroded[0] ? 1 : 0];
+}
+// Where a forward pass puts the map after the next: over the current one, which it needs no more, unless that is kept.
+float* map_after(const SkeletonPass& pass, int level, const Level& at) {
+  return level + 2 == middle_level(pass) ? pass.middle : other_map(pass, at.next);
+}
+Level last_level(const SkeletonPass& pass) {
+  Level at{pass.in, pass.eroded[0]};
+  for (int level = 0; level + 1 < level_count(pass.options); ++level) at = {at.next, map_after(pass, level, at)};
+  return at;
+}
+
+// The map of a level, eroded anew from the nearest one that is kept. `taken` is not touched; `spare` may be used.
+const float* map_of(const SkeletonPass& pass, int level, const float* taken, float* spare) {
+  const int middle = middle_level(pass);
+  const bool from_middle = middle > 0 && level >= middle;
+  const float* at = from_middle ? pass.middle : pass.in;
+  int left = from_middle ? level - middle : level;
   const bool pairs = pass.options.erosion == SoftErosion::kCross;
-  for (int done = 0; done < level;) {
-    const bool twice = pairs && level - done >= 2;
-    step(twice);
-    done += twice ? 2 : 1;
+  for (int launches = pairs ? (left + 1) / 2 : left; launches > 0; --launches) {
+    float* const into = launches % 2 == 1 ? other_map(pass, taken) : spare;
+    const bool twice = pairs && left >= 2;
+    if (twice)
+      soft_erode_twice_cuda(into, at, pass.batch, pass.stream);
+    else
+      soft_erode_cuda(into, at, pass.batch, pass.options.erosion, pass.stream);
+    left -= twice ? 2 : 1;
+    at = into;
   }
-  const float* const current = step(false);
-  return {current, at};
+  return at;
 }
 
 void run_level(const SkeletonPass& pass, const Level& level, const LevelOut& out) {
@@ -169,11 +245,12 @@ void skeleton_forward(const SkeletonPass& pass, float* skeleton, float* state) {
     const size_t bytes = sizeof(float) * static_cast<size_t>(pass.batch.volumes * pass.batch.extent.voxels());
     return check(cudaMemsetAsync(skeleton, 0, bytes, pass.stream), "soft skeleton");
   }
+  soft_erode_cuda(pass.eroded[0], pass.in, pass.batch, pass.options.erosion, pass.stream);
   Level at{pass.in, pass.eroded[0]};
   for (int level = 0; level < levels; ++level) {
-    soft_erode_cuda(const_cast<float*>(at.next), at.current, pass.batch, pass.options.erosion, pass.stream);
-    run_level(pass, at, {skeleton, state, level});
-    at = {at.next, at.next == pass.eroded[0] ? pass.eroded[1] : pass.eroded[0]};
+    float* const after = level + 1 < levels ? map_after(pass, level, at) : nullptr;
+    run_level(pass, at, {skeleton, state, after, level});
+    if (after != nullptr) at = {at.next, after};
   }
 }
 
@@ -187,11 +264,10 @@ void skeleton_backward(const SkeletonPass& pass, float* grad_in, float* scratch,
   }
   // Gradients of the map at this level and at the next: level 0 ends up in grad_in.
   float *grad = levels % 2 == 1 ? grad_in : scratch, *grad_next = levels % 2 == 1 ? scratch : grad_in;
+  Level at = last_level(pass);
   for (int level = levels - 1; level >= 0; --level) {
     const bool last = level == levels - 1;
-    // The forward pass left the maps of its last level.
-    const Level at = !last ? erode_to(pass, level)
-                           : Level{level == 0 ? pass.in : pass.eroded[(level + 1) % 2], pass.eroded[level % 2]};
+    if (!last) at = {map_of(pass, level, at.current, grad), at.current};
     const auto flow = [&](auto erosion) {
       constexpr SoftErosion kErosion = decltype(erosion)::value;
       const DeltaGradient<kErosion> source{
@@ -212,20 +288,20 @@ int64_t soft_skeleton_workspace(const VolumeBatch& batch) {
   return 2 * floats(batch);
 }
 int64_t soft_skeleton_backward_workspace(const VolumeBatch& batch) {
-  return 4 * floats(batch);
+  return 5 * floats(batch);
 }
 
 void soft_skeleton_cuda(float* out, const float* in, const VolumeBatch& batch, const SoftSkeletonOptions& options,
                         float* workspace, Stream stream) {
   VOX_ASSERT(options.iterations >= 0 && out != in);
-  skeleton_forward({in, batch, options, {workspace, workspace + floats(batch)}, stream}, out, nullptr);
+  skeleton_forward({in, batch, options, {workspace, workspace + floats(batch)}, nullptr, stream}, out, nullptr);
 }
 
 void soft_skeleton_backward_cuda(float* grad_in, const float* grad_out, const float* in, const VolumeBatch& batch,
                                  const SoftSkeletonOptions& options, float* workspace, Stream stream) {
   VOX_ASSERT(options.iterations >= 0 && grad_in != grad_out);
   const int64_t size = floats(batch);
-  const SkeletonPass pass{in, batch, options, {workspace, workspace + size}, stream};
+  const SkeletonPass pass{in, batch, options, {workspace, workspace + size}, workspace + 4 * size, stream};
   float *state = workspace + 2 * size, *scratch = workspace + 3 * size;
   skeleton_forward(pass, scratch, state);
   skeleton_backward(pass, grad_in, scratch, state, {.map = grad_out});

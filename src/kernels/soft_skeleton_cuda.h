@@ -28,10 +28,11 @@ struct SkeletonPass {
   const float* in;
   VolumeBatch batch;
   SoftSkeletonOptions options;
-  float* eroded[2];  // after a forward pass: the maps of the last level and of the one after it
+  float* eroded[2];
+  float* middle;  // the map of the level in the middle, kept from forward to backward; null: nothing flows back
   cuda::Stream stream;
 };
-// `state` null: nothing flows back.
+// `state` null where nothing flows back.
 void skeleton_forward(const SkeletonPass& pass, float* skeleton, float* state);
 
 // Gradient of the skeleton: map * factors[2 volume] + factors[2 volume + 1], times `valid`.

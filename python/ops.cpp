@@ -1,6 +1,7 @@
 // The kernels as torch operators on the stable ABI: built once, loaded by torch 2.11 and later. Each takes contiguous
-// CPU tensors of the types that python/voxloom makes of what it is given, and works on the last three axes; forward and
-// backward are operators of their own, joined in Python.
+// tensors of the types that python/voxloom makes of what it is given, and works on the last three axes; forward and
+// backward are operators of their own, joined in Python. Those whose names end in _cuda take the stream to work on, so
+// that nothing here needs torch's own CUDA library.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -13,6 +14,11 @@
 #include "kernels/edt.h"
 #include "kernels/persistence.h"
 #include "kernels/soft_skeleton.h"
+#ifdef VOX_HAVE_CUDA
+#include "kernels/components_cuda.h"
+#include "kernels/edt_cuda.h"
+#include "kernels/soft_skeleton_cuda.h"
+#endif
 
 namespace {
 
@@ -214,6 +220,86 @@ Tensor dice_bce_backward(Tensor grads, Tensor logits, Tensor target) {
   return out;
 }
 
+#ifdef VOX_HAVE_CUDA
+
+// Runs f with the stream; an Error of a kernel becomes torch's.
+template <class F>
+void on_stream(int64_t stream, const F& f) {
+  try {
+    f(reinterpret_cast<vox::cuda::Stream>(stream));
+  } catch (const vox::Error& error) {
+    STD_TORCH_CHECK(false, "voxloom: ", std::string(error.what()));
+  }
+}
+
+Tensor workspace_of(const Tensor& tensor, int64_t count, ScalarType type) {
+  const int64_t shape[1] = {count};
+  return torch::stable::new_empty(tensor, {shape, 1}, type);
+}
+
+Tensor distance_on_gpu(const Tensor& mask, const vox::EdtOptions& options, vox::DistanceOf distance, int64_t stream) {
+  const Volumes volumes = volumes_of(mask, ScalarType::Byte, "mask");
+  const Tensor out = like(mask, ScalarType::Float);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::edt_cuda(write<float>(out), read<uint8_t>(mask), volumes.count, volumes.extent, options, distance, on);
+  });
+  return out;
+}
+Tensor edt_on_gpu(Tensor mask, double z, double y, double x, double limit, int64_t stream) {
+  return distance_on_gpu(mask, distance_options(z, y, x, limit), vox::DistanceOf::kInside, stream);
+}
+Tensor signed_distance_on_gpu(Tensor mask, double z, double y, double x, double limit, int64_t stream) {
+  return distance_on_gpu(mask, distance_options(z, y, x, limit), vox::DistanceOf::kBoth, stream);
+}
+
+vox::VolumeBatch batch_of(const Volumes& volumes) {
+  STD_TORCH_CHECK(volumes.count <= vox::most_volumes_cuda(volumes.extent), "voxloom: ", volumes.count,
+                  " volumes at once are too many for the GPU; at most ", vox::most_volumes_cuda(volumes.extent));
+  return {volumes.count, volumes.extent};
+}
+
+Tensor soft_skeleton_on_gpu(Tensor values, int64_t iterations, bool cube, int64_t stream) {
+  const vox::VolumeBatch batch = batch_of(volumes_of(values, ScalarType::Float, "values"));
+  const Tensor out = like(values, ScalarType::Float);
+  const Tensor workspace = workspace_of(values, vox::soft_skeleton_workspace(batch), ScalarType::Float);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::soft_skeleton_cuda(write<float>(out), read<float>(values), batch, skeleton_options(iterations, cube),
+                            write<float>(workspace), on);
+  });
+  return out;
+}
+
+Tensor soft_skeleton_backward_on_gpu(Tensor grad, Tensor values, int64_t iterations, bool cube, int64_t stream) {
+  const Volumes volumes = volumes_of(values, ScalarType::Float, "values");
+  STD_TORCH_CHECK(
+      volumes_of(grad, ScalarType::Float, "grad").extent == volumes.extent && grad.numel() == values.numel(),
+      "voxloom: the gradient has another shape than the values");
+  const vox::VolumeBatch batch = batch_of(volumes);
+  const Tensor out = like(values, ScalarType::Float);
+  const Tensor workspace = workspace_of(values, vox::soft_skeleton_backward_workspace(batch), ScalarType::Float);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::soft_skeleton_backward_cuda(write<float>(out), read<float>(grad), read<float>(values), batch,
+                                     skeleton_options(iterations, cube), write<float>(workspace), on);
+  });
+  return out;
+}
+
+Tensor connected_components_on_gpu(Tensor labels, int64_t connectivity, int64_t stream) {
+  STD_TORCH_CHECK(connectivity == 6 || connectivity == 18 || connectivity == 26, "voxloom: connectivity is ",
+                  connectivity, "; it is 6, 18 or 26");
+  const Volumes volumes = volumes_of(labels, ScalarType::Int, "labels");
+  const Tensor out = like(labels, ScalarType::Int);
+  const int64_t size = vox::components_workspace(volumes.count, volumes.extent);
+  const Tensor workspace = workspace_of(labels, size, ScalarType::Int);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::label_components_cuda(write<uint32_t>(out), nullptr, read<uint32_t>(labels), volumes.count, volumes.extent,
+                               static_cast<vox::Connectivity>(connectivity), write<uint32_t>(workspace), on);
+  });
+  return out;
+}
+
+#endif
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(voxloom, m) {
@@ -225,6 +311,13 @@ STABLE_TORCH_LIBRARY(voxloom, m) {
   m.def("persistence_pairs(Tensor values, int dimension, bool falling, bool cubes) -> Tensor");
   m.def("dice_bce_sums(Tensor logits, Tensor target) -> Tensor");
   m.def("dice_bce_backward(Tensor grads, Tensor logits, Tensor target) -> Tensor");
+#ifdef VOX_HAVE_CUDA
+  m.def("edt_cuda(Tensor mask, float z, float y, float x, float limit, int stream) -> Tensor");
+  m.def("signed_distance_cuda(Tensor mask, float z, float y, float x, float limit, int stream) -> Tensor");
+  m.def("soft_skeleton_cuda(Tensor values, int iterations, bool cube, int stream) -> Tensor");
+  m.def("soft_skeleton_backward_cuda(Tensor grad, Tensor values, int iterations, bool cube, int stream) -> Tensor");
+  m.def("connected_components_cuda(Tensor labels, int connectivity, int stream) -> Tensor");
+#endif
 }
 
 STABLE_TORCH_LIBRARY_IMPL(voxloom, CPU, m) {
@@ -237,3 +330,13 @@ STABLE_TORCH_LIBRARY_IMPL(voxloom, CPU, m) {
   m.impl("dice_bce_sums", TORCH_BOX(&dice_bce_sums));
   m.impl("dice_bce_backward", TORCH_BOX(&dice_bce_backward));
 }
+
+#ifdef VOX_HAVE_CUDA
+STABLE_TORCH_LIBRARY_IMPL(voxloom, CUDA, m) {
+  m.impl("edt_cuda", TORCH_BOX(&edt_on_gpu));
+  m.impl("signed_distance_cuda", TORCH_BOX(&signed_distance_on_gpu));
+  m.impl("soft_skeleton_cuda", TORCH_BOX(&soft_skeleton_on_gpu));
+  m.impl("soft_skeleton_backward_cuda", TORCH_BOX(&soft_skeleton_backward_on_gpu));
+  m.impl("connected_components_cuda", TORCH_BOX(&connected_components_on_gpu));
+}
+#endif

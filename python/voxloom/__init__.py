@@ -1,7 +1,8 @@
-"""Voxloom's kernels for PyTorch: operators on CPU tensors of any memory layout, differentiable where it makes sense.
+"""Voxloom's kernels for PyTorch: operators on tensors of any memory layout, differentiable where it makes sense.
 
 Volumes are the last three axes (z, y, x); all axes before them are volumes of their own. Tensors on a GPU are computed
-on the CPU and brought back. Every function works under `torch.compile`.
+there where the library was built with CUDA and has a kernel for them (distances, components, soft skeletons in float32
+of values from 0 to 1), else on the CPU and brought back. Every function works under `torch.compile`.
 """
 import math
 import os
@@ -26,13 +27,17 @@ torch.ops.load_library(_library())
 _ops = torch.ops.voxloom
 
 
-def _on_the_cpu(name):
-    operator = getattr(_ops, name).default
+def _for_gpu_tensors(name):
+    on_cpu = getattr(_ops, name).default
+    on_gpu = getattr(_ops, name + "_cuda").default if hasattr(_ops, name + "_cuda") else None
 
     def compute(*arguments):
-        device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
-        moved = [a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments]
-        return operator(*moved).to(device)
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        device = tensors[0].device
+        if on_gpu is not None and all(t.dtype != torch.float64 for t in tensors):
+            with torch.cuda.device(device):
+                return on_gpu(*arguments, torch.cuda.current_stream(device).cuda_stream)
+        return on_cpu(*(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)).to(device)
 
     torch.library.register_kernel(f"voxloom::{name}", "cuda", compute)
 
@@ -75,7 +80,7 @@ def _gradients():
 
 for _name in ("edt", "signed_distance", "soft_skeleton", "soft_skeleton_backward", "connected_components",
               "persistence_pairs", "dice_bce_sums", "dice_bce_backward"):
-    _on_the_cpu(_name)
+    _for_gpu_tensors(_name)
 _shapes()
 _gradients()
 

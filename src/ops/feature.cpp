@@ -133,6 +133,17 @@ Operands operands(const at::Tensor& values, const ConvLayer& layer, const Epilog
   return in;
 }
 
+// Tensor cores take channels by eight: an image of another count gets channels of zeros, and its kernel too.
+void fill_channels(Operands& in, int64_t groups) {
+  constexpr int64_t kTogether = 8;
+  const int64_t missing = (kTogether - in.values.size(1) % kTogether) % kTogether;
+  const bool image = !in.values.requires_grad() && in.values.is_cuda() && in.values.scalar_type() != at::kFloat;
+  if (missing == 0 || groups != 1 || !image) return;
+  const std::array<int64_t, 8> amount{0, 0, 0, 0, 0, 0, 0, missing};
+  in.values = at::constant_pad_nd(in.values, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
+  in.weight = at::constant_pad_nd(in.weight, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
+}
+
 Feature shape_alone(const at::Tensor& like, int64_t channels, const Extent3& size) {
   return Feature::plain(at::empty({like.size(0), channels, size.z, size.y, size.x}, like.options().device(at::kMeta)));
 }
@@ -263,13 +274,19 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
     const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
     return record_conv(values, layer, epilogue, {layer.weight.size(0), size, size});
   }
-  const Operands in = operands(values, layer, epilogue);
+  Operands in = operands(values, layer, epilogue);
+  fill_channels(in, g.groups);
   const at::Tensor raw =
       at::conv3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
   return finish({raw.to(layer.weight.scalar_type()), {}, folded_bias(layer, epilogue)}, epilogue, true);
 }
 
 Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue) {
+  if constexpr (cuda::kCompiledIn) {
+    const bool bare = epilogue.norm.kind == NormKind::kNone;
+    if (const auto raw = bare ? fused::upsample(input, layer) : std::nullopt)
+      return finish({*raw, {}, {}}, epilogue, true);
+  }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
   record_reading(input, false);

@@ -24,6 +24,9 @@ std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, 
 // Logits of a 1x1x1 convolution with float32 weights on half-precision activations.
 std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue);
 
+// The transposed convolution of kernel and stride 2, with its bias.
+std::optional<at::Tensor> upsample(const Feature& input, const ConvLayer& layer);
+
 // Whether the bias may stay out of the convolution and go along as RawOutput::bias.
 bool folds_bias(const ConvLayer& layer, const Epilogue& epilogue);
 

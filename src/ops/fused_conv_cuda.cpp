@@ -13,23 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Input {            // of a convolution: what it reads, and where its gradient goes
-  at::Tensor activation;  // in autograd
-  at::Tensor raw;         // detached
-  at::Tensor scale, shift;
-  double slope = 1;
-};
-
-Input input_of(const Feature& feature) {
-  const Feature::State& state = feature.state();
-  if (state.deferred) {
-    const Deferred& d = *state.deferred;
-    return {d.activation, d.raw, d.scale, d.shift, d.slope};
-  }
-  const at::Tensor& values = feature.materialize();
-  return {values, values.detach(), {}, {}, 1};
-}
-
 // One input, or the two of a concatenation.
 std::vector<Input> inputs_of(const Feature& feature) {
   const Feature::State& state = feature.state();
@@ -56,10 +39,6 @@ cuda::Conv3d gradient_of(const cuda::Conv3d& conv) {
   gradient.input[0] = {conv.output[0].y, conv.output[0].channels};
   for (int i = 0; i < 2; ++i) gradient.output[i].channels = conv.input[i].channels;
   return gradient;
-}
-
-at::Tensor workspace(int64_t bytes, const at::Tensor& like) {
-  return at::empty({bytes}, like.options().dtype(at::kByte));
 }
 
 struct ConvCall : torch::CustomClassHolder {
@@ -137,12 +116,6 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
 bool is_plain_3x3x3(const ConvGeometry& g) {
   const Extent3 ones{1, 1, 1}, threes{3, 3, 3};
   return g.kernel == threes && g.stride == ones && g.groups == 1 && (!g.padding || *g.padding == ones);
-}
-
-const at::Tensor& any_tensor(const Feature& feature) {
-  const Feature::State& state = feature.state();
-  if (state.values.defined()) return state.values;
-  return state.deferred ? state.deferred->raw : any_tensor(*state.first);
 }
 
 enum class Kernel { kNone, kFirstLayer, kGeneral };

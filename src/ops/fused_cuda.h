@@ -3,7 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <ATen/ops/empty.h>
+
 #include "kernels/cuda.h"
+#include "ops/feature_state.h"
 
 namespace vox::ops::fused {
 
@@ -38,6 +41,34 @@ inline at::Tensor channels_last(const at::Tensor& tensor) {
 inline bool is_ours(const at::Tensor& tensor) {
   return tensor.is_cuda() && (tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf) &&
          tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d) && tensor.numel() > 0;
+}
+
+struct Input {            // of a convolution: what it reads, and where its gradient goes
+  at::Tensor activation;  // in autograd
+  at::Tensor raw;         // detached
+  at::Tensor scale, shift;
+  double slope = 1;
+};
+
+inline Input input_of(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (state.deferred) {
+    const Deferred& d = *state.deferred;
+    return {d.activation, d.raw, d.scale, d.shift, d.slope};
+  }
+  const at::Tensor& values = feature.materialize();
+  return {values, values.detach(), {}, {}, 1};
+}
+
+// Of any part of a feature, without materializing it.
+inline const at::Tensor& any_tensor(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (state.values.defined()) return state.values;
+  return state.deferred ? state.deferred->raw : any_tensor(*state.first);
+}
+
+inline at::Tensor workspace(int64_t bytes, const at::Tensor& like) {
+  return at::empty({bytes}, like.options().dtype(at::kByte));
 }
 
 }  // namespace vox::ops::fused

@@ -78,24 +78,28 @@ void expect_like_truth(const Case& with, uint64_t seed) {
   std::mt19937 generator(static_cast<unsigned>(seed));
   const auto even = [&](int low, int high) { return 2 * std::uniform_int_distribution<int64_t>(low, high)(generator); };
   const int64_t n = 1 + static_cast<int64_t>(seed % 3), f = with.filters;
-  const Tensor image = at::randn({n, 1, even(4, 12), even(8, 20), even(8, 20)}).to(at::kCUDA, with.type);
+  const int64_t channels = seed % 2 == 0 ? 1 : 3;
+  const Tensor image = at::randn({n, channels, even(4, 12), even(8, 20), even(8, 20)}).to(at::kCUDA, with.type);
   const Tensor image_truth = image.to(at::kDouble);
-  LayerTwin first(1, f, with.type), second(f, f, with.type), down(f, 2 * f, with.type), up(2 * f, f, with.type),
+  LayerTwin first(channels, f, with.type), second(f, f, with.type), down(f, 2 * f, with.type), up(2 * f, f, with.type),
       join(2 * f, f, with.type);
   const Twin head = twin(at::randn({2, f, 1, 1, 1}) / std::sqrt(static_cast<double>(f)), at::kFloat);
   const Twin bias = twin(at::randn({2}), at::kFloat);
+  const Twin double_weight = twin(at::randn({f, f, 2, 2, 2}) / std::sqrt(static_cast<double>(f)), with.type);
+  const Twin double_bias = twin(at::randn({f}), with.type);
 
   const Feature entered = Feature::plain(image.contiguous(at::MemoryFormat::ChannelsLast3d));
   const Feature skip = run(second, run(first, entered, with), with);
   const Feature below = run(down, skip, with, {2, 2, 2});
-  const Feature raised = upsample(run(up, below, with), {2, 2, 2}, Interpolation::kNearest);
+  const Feature raised =
+      conv_transpose(run(up, below, with), {double_weight.ours, double_bias.ours, {{2, 2, 2}, {2, 2, 2}}});
   const Feature joined = run(join, Feature::concat(raised, skip), with);
   const Tensor logits = conv(joined, {head.ours, bias.ours, {{1, 1, 1}}}).materialize();
 
   const Tensor skip_t = run_truth(second, run_truth(first, image_truth, with), with);
   const Tensor up_t = run_truth(up, run_truth(down, skip_t, with, 2), with);
-  const std::vector<int64_t> full = skip_t.sizes().slice(2).vec();
-  const Tensor joined_t = run_truth(join, at::cat({at::upsample_nearest3d(up_t, full), skip_t}, 1), with);
+  const Tensor raised_t = at::conv_transpose3d(up_t, double_weight.truth, double_bias.truth, 2);
+  const Tensor joined_t = run_truth(join, at::cat({raised_t, skip_t}, 1), with);
   const Tensor logits_t = at::conv3d(joined_t, head.truth, bias.truth);
 
   ASSERT_EQ(logits.scalar_type(), at::kFloat);
@@ -112,6 +116,8 @@ void expect_like_truth(const Case& with, uint64_t seed) {
     EXPECT_LT(relative_error(layer->gamma.ours.grad(), layer->gamma.truth.grad()), bound);
     EXPECT_LT(relative_error(layer->beta.ours.grad(), layer->beta.truth.grad()), bound);
   }
+  for (const Twin* one : {&double_weight, &double_bias})
+    EXPECT_LT(relative_error(one->ours.grad(), one->truth.grad()), bound);
   EXPECT_LT(relative_error(head.ours.grad(), head.truth.grad()), bound);
   EXPECT_LT(relative_error(bias.ours.grad(), bias.truth.grad()), bound);
 }

@@ -47,7 +47,9 @@ struct UpLayer {
 void compare(const Shape5& s, int64_t out, at::ScalarType element, bool waits, bool has_bias) {
   SCOPED_TRACE(testing::Message() << s.n << "x" << s.z << "x" << s.y << "x" << s.x << "x" << s.c << " to " << out << " "
                                   << element << " waits " << waits << " bias " << has_bias);
-  const UpLayer up(s, out, element, waits, has_bias);
+  UpLayer up(s, out, element, waits, has_bias);
+  const at::Tensor channels_last = up.weights.contiguous(at::MemoryFormat::ChannelsLast3d);
+  if (s.z % 2) up.layer.weights = channels_last.data_ptr(), up.layer.channels_last = true;
   ASSERT_TRUE(upsample_available(up.layer));
   up.forward();
   at::Tensor a = up.x.to(at::kDouble).permute({0, 4, 1, 2, 3});

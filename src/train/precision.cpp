@@ -21,7 +21,8 @@ at::ScalarType compute_type(Precision precision) {
 
 void apply_precision(Precision precision) {
   const bool tf32 = precision == Precision::kTf32;
-  at::globalContext().setAllowTF32CuDNN(tf32);
+  // In mixed precision the output layers alone are float32, and what they read was rounded further already.
+  at::globalContext().setAllowTF32CuDNN(precision != Precision::k32);
   at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
 }
 

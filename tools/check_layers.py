@@ -26,7 +26,7 @@ ALLOWED = {
     "synth": "base io kernels",
     "infer": "base config io volume post kernels ops nets",
     "report": "base",
-    "train": "base config pipeline volume ops nets losses infer metrics report",
+    "train": "base config pipeline volume kernels ops nets losses infer metrics report",
 }
 FOLDERS = [*ALLOWED, "measure", "cli"]
 ALLOWED = {folder: set(names.split()) | {folder} for folder, names in ALLOWED.items()}

@@ -26,6 +26,7 @@ void add_facts(const StepBenchFacts& facts, nlohmann::json& row) {
   row["estimated_gb"] = facts.estimated_gb;
   row["graph"] = facts.captured;
   if (!facts.note.empty()) row["note"] = facts.note;
+  for (const auto& [name, gigabytes] : facts.peaks_gb) row["peaks_gb"][name] = gigabytes;
   if (facts.gpu_peak_gb) row["gpu_peak_gb"] = *facts.gpu_peak_gb;
 }
 
@@ -67,6 +68,8 @@ void define_bench_step(CLI::App& command) {
   command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are");
   command.add_option("--channels", arguments->request.in_channels, "channels of the image")->check(CLI::PositiveNumber);
   command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N");
+  command.add_option("--cudnn-plans", arguments->request.cudnn_plans,
+                     "plans that cuDNN may time for each convolution; 0: as training does");
   command.add_flag("--turns", arguments->turns,
                    "time a block for each line of standard input, answer with a line of JSON");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");

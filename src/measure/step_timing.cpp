@@ -86,15 +86,18 @@ struct StepBench::Impl {
     device = choose_device(request.device, options.system);
     at::set_num_threads(request.threads > 0 ? request.threads : available_cpus());
     choose_kernels(options.training);
+    if (request.cudnn_plans > 0) at::globalContext().setBenchmarkLimitCuDNN(request.cudnn_plans);
     if (device.is_cuda()) at::zeros({1}, device);
     wait_for(device);
     clock.lap("device");
     make();
     wait_for(device);
     clock.lap("network");
+    note_peak("network");
     step();
     wait_for(device);
     clock.lap("first_step");
+    note_peak("first_step");
     first_step_s = clock.last;
     for (int64_t i = 1; i < request.warm_up; ++i) step();
     wait_for(device);
@@ -116,6 +119,13 @@ struct StepBench::Impl {
                              .no_graph = why_not_captured(options)});
   }
 
+  void note_peak(const char* what) {
+    const std::optional<double> peak = gpu_peak_gb(device);
+    if (!peak) return;
+    if (peaks_gb.empty() || peaks_gb.back().first != what) peaks_gb.emplace_back(what, 0);
+    peaks_gb.back().second = std::max(peaks_gb.back().second, *peak);
+  }
+
   void step() {
     last = runner->run(steps_done++, options.training.lr);
     if (const std::string said = runner->take_note(); !said.empty()) note = said;
@@ -133,7 +143,8 @@ struct StepBench::Impl {
   StepReport last;
   int64_t steps_done = 0, steps_timed = 0;
   StageTimes times;
-  double first_step_s = 0, peak_gb = 0;
+  double first_step_s = 0;
+  std::vector<std::pair<std::string, double>> peaks_gb;
   std::string note;
 };
 
@@ -181,7 +192,9 @@ StepBenchFacts StepBench::facts() {
   const MemoryEstimate estimate = estimate_memory(resolved, bench.network->parameters(), table,
                                                   bench.device.is_cuda() ? MemoryOf::kGpu : MemoryOf::kCpu);
   facts.estimated_gb = static_cast<double>(estimate.total()) / 1e9;
-  if (const auto peak = gpu_peak_gb(bench.device)) facts.gpu_peak_gb = bench.peak_gb = std::max(bench.peak_gb, *peak);
+  bench.note_peak("later");
+  facts.peaks_gb = bench.peaks_gb;
+  for (const auto& [what, peak] : bench.peaks_gb) facts.gpu_peak_gb = std::max(facts.gpu_peak_gb.value_or(0), peak);
   return facts;
 }
 

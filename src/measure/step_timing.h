@@ -19,6 +19,7 @@ struct StepBenchRequest {
   int threads = 0;  // torch's own; 0: all there are
   std::string device = "cpu";
   int64_t in_channels = 1;
+  int cudnn_plans = 0;  // that cuDNN may time for each convolution; 0: as training does
 };
 
 struct StepBenchFacts {
@@ -28,6 +29,7 @@ struct StepBenchFacts {
   double loss = 0;                                       // of the last step
   double estimated_gb = 0;                               // what memory_estimate.h says beforehand, in 1e9 bytes
   std::optional<double> gpu_peak_gb;                     // so far
+  std::vector<std::pair<std::string, double>> peaks_gb;  // on a GPU: of making the network, of the first step, later
   bool captured = false;                                 // the steps are replays of CUDA graphs
   std::string note;                                      // what the step said about them
 };

@@ -36,7 +36,7 @@ void define(CLI::App& command) {
   command.add_option("--split", request->split, "train, validation or test: those cases of the run's own data");
   command.add_option("--overlap", request->overlap, "of neighbouring windows, 0 to below 1");
   command.add_option("--threshold", request->threshold, "of the foreground's probability");
-  command.add_flag("--tta", request->tta, "average over the eight mirrorings of each window");
+  command.add_flag("--tta", request->tta, "average over the mirrorings of each window that training drew");
   command.add_flag("--probabilities", request->probabilities, "float32 probabilities instead of labels");
   command.add_option("--device", request->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.callback([request] {

@@ -182,6 +182,13 @@ void submit(const std::vector<Planned>& all, const PredictOptions& options, cons
   if (progress.say) progress.say(concat("wrote ", zip.string()));
 }
 
+// Test-time mirrors are those of training; a network trained without any is mirrored along every axis when asked for.
+Mirroring mirroring_of(const AugmentationOptions& augmentation) {
+  const FlipOptions& flip = augmentation.flip;
+  if (!augmentation.enabled || !flip.enabled) return {};
+  return {.axes = flip.axes, .swap_channels = flip.swap_channels, .swap_axis = flip.swap_axis};
+}
+
 }  // namespace
 
 SlidingWindowOptions window_options(const Options& options) {
@@ -190,7 +197,8 @@ SlidingWindowOptions window_options(const Options& options) {
           .overlap = inference.overlap,
           .blend = blend_from_name(inference.blend),
           .batch_size = std::max<int64_t>(1, inference.batch_size),
-          .augment = augment_from_name(inference.tta)};
+          .augment = augment_from_name(inference.tta),
+          .mirroring = mirroring_of(options.augmentation)};
 }
 
 void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,

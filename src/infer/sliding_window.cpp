@@ -153,7 +153,7 @@ class Computation {
         source_(source),
         options_(options),
         run_(run),
-        variants_(variants_of(options.window, options.augment)),
+        variants_(variants_of(options.window, options.augment, options.mirroring)),
         layers_(layers_of(source.extent, options, run.first_slice)),
         device_(networks.front()->parameters().device()),
         taken_(std::max<int64_t>(0, layers_.empty() ? 0 : layers_.front().z)) {
@@ -238,7 +238,7 @@ at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Ten
   const at::NoGradGuard no_grad;
   const Extent3 extent{volume.size(1), volume.size(2), volume.size(3)}, &window = options.window;
   for (int a = 0; a < 3; ++a) VOX_ASSERT(extent[a] >= window[a]);
-  const std::vector<Variant> variants = variants_of(window, options.augment);
+  const std::vector<Variant> variants = variants_of(window, options.augment, options.mirroring);
   std::optional<SlabBlend> blend;
   at::Tensor result;
   int64_t taken = 0;

@@ -25,6 +25,7 @@ struct SlidingWindowOptions {
   Blend blend = Blend::kGaussian;
   int64_t batch_size = 1;  // windows, or variants of one, at once
   Augment augment = Augment::kNone;
+  Mirroring mirroring{};
 };
 
 // A window that all networks can take: at least `window`, rounded up to what they divide.

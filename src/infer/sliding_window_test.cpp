@@ -186,5 +186,32 @@ TEST(Variants, KeepTheShapeOfTheWindow) {
   EXPECT_EQ(variants_of({10, 10, 10}, Augment::kMirrorRotate).size(), 48U);
 }
 
+class TellsLeftFromRight : public Network {  // channel 0 where x is low, channel 1 where it is high
+ public:
+  std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext&) override {
+    const int64_t half = image.size(4) / 2;
+    return {at::cat({image.narrow(1, 0, 1).narrow(4, 0, half), image.narrow(1, 1, 1).narrow(4, half, half)}, 4)};
+  }
+  Extent3 divisor() const override { return {1, 1, 1}; }
+};
+
+TEST(Variants, MirrorOnlyAsTrainingDidAndSwapPairedChannels) {
+  const Extent3 window{4, 6, 8};
+  const Mirroring mirroring{.axes = {0, 2}, .swap_channels = {0, 1}, .swap_axis = 2};
+  const std::vector<Variant> variants = variants_of(window, Augment::kMirror, mirroring);
+  ASSERT_EQ(variants.size(), 4U);
+  for (const Variant& variant : variants) {
+    EXPECT_EQ(variant.mirrored & 2, 0);
+    EXPECT_EQ(variant.swapped.empty(), (variant.mirrored & 4) == 0);
+  }
+  TellsLeftFromRight network;
+  const at::Tensor image = at::rand({2, 3, 4, 6, 8});
+  const at::Tensor mean = forward_variants({&network}, image, variants, 3);
+  // Mirrored and swapped, channel 1 stands where channel 0 was: the network answers the same, turned back.
+  EXPECT_TRUE(at::allclose(mean, network.forward(image, {}).front(), 1e-6, 1e-7));
+  const std::vector<Variant> unaware = variants_of(window, Augment::kMirror, {.axes = {0, 2}});
+  EXPECT_FALSE(at::allclose(forward_variants({&network}, image, unaware, 3), network.forward(image, {}).front(), 0.01));
+}
+
 }  // namespace
 }  // namespace vox

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "nets/network.h"
@@ -17,9 +18,20 @@ std::vector<int64_t> mirrored_axes(const Variant& variant) {
   return axes;
 }
 
+at::Tensor with_swapped_channels(const Variant& variant, const at::Tensor& image) {
+  if (variant.swapped.empty()) return image;
+  std::vector<int64_t> source(static_cast<size_t>(image.size(1)));
+  std::iota(source.begin(), source.end(), 0);
+  for (size_t i = 0; i + 1 < variant.swapped.size(); i += 2)
+    std::swap(source.at(static_cast<size_t>(variant.swapped[i])),
+              source.at(static_cast<size_t>(variant.swapped[i + 1])));
+  return image.index_select(1, at::tensor(source).to(image.device()));
+}
+
 at::Tensor apply(const Variant& variant, const at::Tensor& image) {
   const std::array<int, 3>& axes = variant.axes;
-  const at::Tensor turned = image.permute({0, 1, 2 + axes[0], 2 + axes[1], 2 + axes[2]});
+  const at::Tensor turned =
+      with_swapped_channels(variant, image).permute({0, 1, 2 + axes[0], 2 + axes[1], 2 + axes[2]});
   return variant.mirrored == 0 ? turned : turned.flip(mirrored_axes(variant));
 }
 
@@ -38,6 +50,18 @@ void add_to(at::Tensor& sum, const at::Tensor& part) {
     sum = part.clone(at::MemoryFormat::Contiguous);
 }
 
+std::vector<Variant> mirrorings_of(const Mirroring& mirroring) {
+  int allowed = 0;
+  for (const int64_t axis : mirroring.axes) allowed |= 1 << axis;
+  std::vector<Variant> variants;
+  for (int mirrored = 0; mirrored < 8; ++mirrored) {
+    if ((mirrored & ~allowed) != 0) continue;
+    variants.push_back({.mirrored = mirrored});
+    if (mirrored >> mirroring.swap_axis & 1) variants.back().swapped = mirroring.swap_channels;
+  }
+  return variants;
+}
+
 }  // namespace
 
 Augment augment_from_name(const std::string& name) {
@@ -47,15 +71,16 @@ Augment augment_from_name(const std::string& name) {
   return Augment::kMirrorRotate;
 }
 
-std::vector<Variant> variants_of(const Extent3& window, Augment augment) {
+std::vector<Variant> variants_of(const Extent3& window, Augment augment, const Mirroring& mirroring) {
   if (augment == Augment::kNone) return {Variant{}};
+  if (augment == Augment::kMirror) return mirrorings_of(mirroring);
   std::vector<Variant> variants;
   std::array<int, 3> axes{0, 1, 2};
   do {
     const Extent3 turned{window[axes[0]], window[axes[1]], window[axes[2]]};
     if (turned != window) continue;
-    for (int mirrored = 0; mirrored < 8; ++mirrored) variants.push_back({axes, mirrored});
-  } while (augment == Augment::kMirrorRotate && std::next_permutation(axes.begin(), axes.end()));
+    for (int mirrored = 0; mirrored < 8; ++mirrored) variants.push_back({.axes = axes, .mirrored = mirrored});
+  } while (std::next_permutation(axes.begin(), axes.end()));
   return variants;
 }
 

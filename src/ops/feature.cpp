@@ -193,7 +193,8 @@ bool reads_raw(const ConvLayer& layer) {
   if (g.stride != ones || g.groups != 1) return false;
   const int64_t in = layer.weight.size(1), out = layer.weight.size(0);
   if (g.kernel == ones) return out <= kMostLogits;  // a head
-  return g.kernel == threes && (in == 32 || in == 64) && (out == 32 || out == 64);
+  const auto has_kernel = [](int64_t channels) { return channels == 32 || channels == 64 || channels == 128; };
+  return g.kernel == threes && has_kernel(in) && has_kernel(out);
 }
 
 struct ConvSize {
@@ -289,7 +290,8 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
-  record_reading(input, false);
+  const Extent3 twos{2, 2, 2};
+  record_reading(input, g.kernel == twos && g.stride == twos);
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     Extent3 size;

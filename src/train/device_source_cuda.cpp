@@ -254,6 +254,7 @@ std::shared_ptr<std::byte> pinned_bytes(int64_t bytes) {
 }  // namespace
 
 PlacementFacts gpu_facts(const SourceRequest& request) {
+  at::empty({1}, bytes_on(request.device));  // before its first tensor the allocator knows no device
   auto* allocator = at::getDeviceAllocator(at::kCUDA);
   const at::DeviceIndex index = request.device.index() < 0 ? at::DeviceIndex{0} : request.device.index();
   PlacementFacts facts{.on_gpu = true,

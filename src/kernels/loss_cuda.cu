@@ -8,7 +8,8 @@
 namespace vox::cuda {
 namespace {
 
-constexpr int kLossThreads = 256, kLossChunk = 8192;  // voxels of a block
+// A thread goes through its voxels one after another, each a wait for memory: a block has few of them.
+constexpr int kLossThreads = 256, kLossRounds = 8;
 
 template <int kCount, class T>
 __device__ __forceinline__ void read_as(const void* data, int64_t at, float (&values)[kCount]) {
@@ -103,11 +104,12 @@ __device__ __forceinline__ void read_target(const LossProblem& problem, const Un
 // Calls work(voxel, logits, target, counts) with kCount voxels at a time.
 template <class Voxel, int kCount, class Work>
 __device__ __forceinline__ void walk(const LossProblem& problem, const Unit& unit, const Work& work) {
+  constexpr int kVoxels = kLossThreads * kLossRounds * kCount;
   constexpr int kChannels = Voxel::kChannels;
   const LossScale& scale = problem.scale[unit.scale];
-  const int64_t voxels = int64_t{scale.z} * scale.y * scale.x, begin = int64_t{unit.chunk} * kLossChunk;
+  const int64_t voxels = int64_t{scale.z} * scale.y * scale.x, begin = int64_t{unit.chunk} * kVoxels;
   const int64_t left = voxels - begin;
-  const int count = left < kLossChunk ? static_cast<int>(left) : kLossChunk;
+  const int count = left < kVoxels ? static_cast<int>(left) : kVoxels;
   const int channels = kChannels == 1 ? 1 : problem.channels;
   const float* logits = scale.logits + int64_t{unit.index} * channels * voxels;
   for (int i = static_cast<int>(threadIdx.x) * kCount; i < count; i += kLossThreads * kCount) {
@@ -245,10 +247,11 @@ int64_t plan_loss(const LossProblem& problem, void* workspace, LossPlan& plan) {
     const LossScale& scale = problem.scale[s];
     VOX_ASSERT(int64_t{scale.z} * scale.y * scale.x < int64_t{1} << 31 &&
                std::max({problem.z, problem.y, problem.x}) < 1 << 15);
-    plan.chunks[s] = static_cast<int>((int64_t{scale.z} * scale.y * scale.x + kLossChunk - 1) / kLossChunk);
+    plan.vectors[s] = four_at_once(problem, scale);
+    const int64_t chunk = kLossThreads * kLossRounds * (plan.vectors[s] ? kVector : 1);
+    plan.chunks[s] = static_cast<int>((int64_t{scale.z} * scale.y * scale.x + chunk - 1) / chunk);
     plan.first_block[s + 1] = plan.first_block[s] + plan.chunks[s] * plan.units;
     plan.first_partial[s] = partials;
-    plan.vectors[s] = four_at_once(problem, scale);
     partials += int64_t{plan.units} * plan.sums * plan.chunks[s];
   }
   const int64_t rows = int64_t{problem.scales} * plan.units;

@@ -25,9 +25,11 @@ int64_t drawn_seed() {
   return given ? std::atoll(given) : static_cast<int64_t>(std::random_device()() % 100000);
 }
 
+// Both compute the same operations without contraction, so that nearly always no bit differs; what may is the last
+// digit of the norm. A tensor of one element near zero has no relative error worth the name: hence the floor.
 double relative(const at::Tensor& got, const at::Tensor& expected) {
   const at::Tensor a = got.detach().to(at::kCPU, at::kDouble), b = expected.detach().to(at::kCPU, at::kDouble);
-  return ((a - b).norm() / (b.norm() + 1e-30)).item<double>();
+  return (a - b).norm().item<double>() / (b.norm().item<double>() + 0.1 * std::sqrt(static_cast<double>(b.numel())));
 }
 
 // Sizes around chunks and vectors; some kinds stay float32 in mixed precision.
@@ -101,7 +103,7 @@ void expect_same(const ParameterSet& a, const Optimizer& host, const ParameterSe
     EXPECT_TRUE(at::equal(q.value.detach(), q.master.detach().to(q.value.scalar_type()))) << p.name();
   }
   const auto left = host.state(), right = device.state();
-  for (size_t i = 0; i < left.size(); ++i) EXPECT_LT(relative(right[i].second, left[i].second), 2e-6) << left[i].first;
+  for (size_t i = 0; i < left.size(); ++i) EXPECT_LT(relative(right[i].second, left[i].second), 1e-6) << left[i].first;
   for (const auto& get : {&Optimizer::grad_norm, &Optimizer::found_inf}) {
     const float expected = (host.*get)().item<float>(), got = (device.*get)().item<float>();
     EXPECT_TRUE(std::isnan(expected)   ? std::isnan(got)

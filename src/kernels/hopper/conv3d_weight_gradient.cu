@@ -88,7 +88,10 @@ class Consumer {
   __device__ __forceinline__ void run(int first, int stride) {
     for (int index = first; index < tiling_.pieces(); index += stride) {
       const Piece piece = tiling_.piece(index);
-      if (kGroup == 0 && piece.begin_z == 0) add_plane_before();
+      if (kGroup == 0) {
+        grad(-1);  // it is released like the others, so someone must have waited for it: its stage is filled again
+        if (piece.begin_z == 0) add_plane_before();
+      }
       for (int z = piece.begin_z; z < piece.end_z; ++z) add_plane(z - piece.begin_z, piece.y == 0);
       release_rest(piece.end_z - piece.begin_z);
       planes_before_ += piece.end_z - piece.begin_z + 2;

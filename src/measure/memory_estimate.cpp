@@ -19,6 +19,23 @@ int64_t batch_and_losses(const Options& options, bool half) {
   return voxels * (in * (kFloat + (half ? kHalf : 0)) + out * kFloat * kLossTensors);
 }
 
+int64_t elements_of(const ops::LayerRecord& layer) {
+  int64_t elements = 1;
+  for (const int64_t size : layer.output) elements *= size;
+  return elements;
+}
+
+// Layer by layer backwards: what is still kept, the gradient of its output, and the next one: of the raw output behind
+// the norm, or of the input.
+int64_t backward_peak(const LayerTable& table) {
+  int64_t peak = table.kept_fused_elements;
+  for (const ops::LayerRecord& layer : table.layers) {
+    const int64_t output = elements_of(layer);
+    peak = std::max(peak, layer.kept_fused + output + std::max(output, layer.input));
+  }
+  return peak;
+}
+
 }  // namespace
 
 MemoryOf memory_here(const SystemOptions& system) {
@@ -38,13 +55,14 @@ MemoryEstimate estimate_memory(const Options& options, const ParameterSet& param
   estimate.optimizer = count * kFloat * slots;
   const bool fused = half && device == MemoryOf::kGpu;
   estimate.activations = (fused ? table.kept_fused_elements : table.kept_elements) * element;
-  int64_t largest = 0;
-  for (const ops::LayerRecord& layer : table.layers) {
-    int64_t elements = 1;
-    for (const int64_t size : layer.output) elements *= size;
-    largest = std::max(largest, elements);
+  if (fused) estimate.gradients += count * kHalf;  // as the backward pass leaves them, until they are collected
+  if (fused && !options.model.use_checkpoint) {
+    estimate.working = (backward_peak(table) - table.kept_fused_elements) * element;
+  } else {
+    int64_t largest = 0;
+    for (const ops::LayerRecord& layer : table.layers) largest = std::max(largest, elements_of(layer));
+    estimate.working = 2 * largest * element;
   }
-  estimate.working = 2 * largest * element;
   if (device == MemoryOf::kGpu) estimate.working += batch_and_losses(options, half);
   return estimate;
 }

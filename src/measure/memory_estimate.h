@@ -10,7 +10,7 @@ struct MemoryEstimate {  // bytes
   int64_t weights = 0;   // masters, half-precision shadows, the average
   int64_t gradients = 0, optimizer = 0;
   int64_t activations = 0;  // what the backward pass keeps of one micro-batch
-  int64_t working = 0;      // the two largest tensors a layer works on, beside what is kept
+  int64_t working = 0;      // what a layer works on beside what is kept; on a GPU also the batch and its losses
   int64_t total() const { return weights + gradients + optimizer + activations + working; }
 };
 

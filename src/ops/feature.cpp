@@ -204,15 +204,16 @@ struct ConvSize {
 
 Feature record_conv(const at::Tensor& input, const ConvLayer& layer, const Epilogue& epilogue, const ConvSize& conv) {
   const Feature result = shape_alone(input, conv.channels, conv.output);
+  record_kept(result, 1 + tensors_kept(epilogue));
+  const bool waits = waits_for_reader(epilogue), applied = epilogue.norm.kind != NormKind::kNone && !waits;
   if (Trace* trace = Trace::current()) {
+    trace->add_kept_fused((applied ? 2 : 1) * result.materialize().numel());
     const int64_t parameters = layer.weight.numel() + (layer.bias.defined() ? layer.bias.numel() : 0);
     const double macs =
         static_cast<double>(layer.weight.numel()) * static_cast<double>(input.size(0) * conv.places.voxels());
-    trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs});
+    trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs, input.numel(),
+                trace->kept().fused});
   }
-  record_kept(result, 1 + tensors_kept(epilogue));
-  const bool waits = waits_for_reader(epilogue), applied = epilogue.norm.kind != NormKind::kNone && !waits;
-  if (Trace* trace = Trace::current()) trace->add_kept_fused((applied ? 2 : 1) * result.materialize().numel());
   return Feature::from({.values = result.materialize(), .waits = waits});
 }
 

@@ -13,7 +13,9 @@ struct LayerRecord {
   std::string name;
   std::vector<int64_t> output;  // [N, C, Z, Y, X]
   int64_t parameters = 0;
-  double macs = 0;  // of the whole batch
+  double macs = 0;         // of the whole batch
+  int64_t input = 0;       // elements
+  int64_t kept_fused = 0;  // of everything up to here, as Trace::Kept counts
 };
 
 class Trace {  // of this thread; the innermost one records

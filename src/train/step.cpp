@@ -167,7 +167,8 @@ struct StepRunner::Sums {  // over the micro-batches of a step, on the device
 
   void add(const LossResult& result, const at::Tensor& part, double share) {
     const at::NoGradGuard no_grad;
-    loss = loss.defined() ? loss + part.detach() : part.detach();
+    // Of a captured loss they are memory that the next micro-batch's may write to.
+    loss = loss.defined() ? loss + part.detach() : share == 1 ? part.detach() : part.detach().clone();
     terms.resize(result.terms.size());
     for (size_t i = 0; i < result.terms.size(); ++i) {
       if (!result.terms[i].second) continue;

@@ -21,6 +21,8 @@ from monai.inferers import SlidingWindowInferer
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "tools"))
+import bench_results  # noqa: E402
 from pairs import compare  # noqa: E402
 
 FILTERS = [32, 64, 128, 256, 320, 320]
@@ -109,16 +111,18 @@ def main():
             print(f"{side}^3: voxloom {result['ours'] * 1000:.0f} ms, MONAI compiled {result['peer'] * 1000:.0f} ms, "
                   f"ratio {1 / result['ratio']:.3f} ({1 / result['high']:.3f} to {high:.3f}, {result['pairs']} pairs), "
                   f"at most {BARS.get(side, 1)}: {high <= BARS.get(side, 1)}", flush=True)
-            rows.append([f"infer_{side}", round(result["ours"] * 1000, 1), round(result["peer"] * 1000, 1),
+            rows.append(["gpu_infer_peers", f"sliding windows {side}^3, MONAI compiled (ms; ratio of costs)",
+                         round(result["ours"] * 1000, 1), round(result["peer"] * 1000, 1),
                          round(1 / result["ratio"], 3), round(1 / result["high"], 3), round(high, 3), result["pairs"],
-                         arguments.commit, datetime.date.today().isoformat()])
+                         BARS.get(side, ""), "holds" if high <= BARS.get(side, 1) else "FAILS", arguments.commit,
+                         datetime.date.today().isoformat(), torch.cuda.get_device_name()])
     if arguments.csv:
         path = HERE / "results" / "gpu_infer.csv"
         new = not path.exists()
         with open(path, "a", newline="") as file:
             writer = csv.writer(file)
             if new:
-                writer.writerow("workload voxloom_ms peer_ms ratio low high pairs commit date".split())
+                writer.writerow(bench_results.COLUMNS)
             writer.writerows(rows)
     return 0 if holds else 1
 

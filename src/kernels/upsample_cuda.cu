@@ -16,6 +16,7 @@ struct UpWalk {
   int z = 0, y = 0, x = 0, out = 0;  // sizes of the input, channels of the output
   int taps = 8;                      // of 8, that a thread block has the weights of; divides 8
   int tiles = 0;                     // of a sample
+  bool channels_last = false;        // the weights
   const float *scale = nullptr, *shift = nullptr;
   float slope = 1;
 };
@@ -57,21 +58,47 @@ __device__ __forceinline__ int place_of_output(int channel) {
 template <int IN>
 constexpr int kRow = IN + 8;
 
-// Weights [tap][column][summed], then scale and shift [IN] and the bias [32] in float32.
+// Eight weights as they lie in memory, one input channel's: eight taps of one output channel, or (channels last) eight
+// output channels of one tap. `place(i)` is where the i-th goes, negative: nowhere.
+template <class T, class Place>
+__device__ __forceinline__ void spread(const T* from, T* to, Place&& place) {
+  const uint4 raw = load<T, 8>(from);
+  T weights[8];
+  memcpy(weights, &raw, sizeof(raw));
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int at = place(i);
+    if (at >= 0) to[at] = weights[i];
+  }
+}
+
+// Weights [tap][column][summed].
 template <class T, int IN>
-__device__ void fill_shared(const UpWalk& walk, const T* weights, const T* bias, int first_out, int first_tap, T* to) {
+__device__ void fill_weights(const UpWalk& walk, const T* weights, int first_out, int first_tap, T* to) {
+  const auto place = [](int in, int out, int own) {
+    return (own * kBlock + place_of_output(out)) * kRow<IN> + place_of_input(in);
+  };
+  if (walk.channels_last) {
+    for (int i = static_cast<int>(threadIdx.x); i < IN * walk.taps * 4; i += kWalkThreads) {
+      const int in = i / 4 / walk.taps, own = i / 4 % walk.taps, out = i % 4 * 8;
+      spread(weights + (int64_t{in} * 8 + first_tap + own) * walk.out + first_out + out, to,
+             [&](int k) { return place(in, out + k, own); });
+    }
+    return;
+  }
   for (int i = static_cast<int>(threadIdx.x); i < IN * kBlock; i += kWalkThreads) {
     const int in = i / kBlock, out = i % kBlock;
-    const uint4 raw = load<T, 8>(weights + (int64_t{in} * walk.out + first_out + out) * 8);
-    T taps[8];
-    memcpy(taps, &raw, sizeof(raw));
-#pragma unroll
-    for (int tap = 0; tap < 8; ++tap) {
+    spread(weights + (int64_t{in} * walk.out + first_out + out) * 8, to, [&](int tap) {
       const int own = tap - first_tap;
-      if (own >= 0 && own < walk.taps)
-        to[(own * kBlock + place_of_output(out)) * kRow<IN> + place_of_input(in)] = taps[tap];
-    }
+      return own >= 0 && own < walk.taps ? place(in, out, own) : -1;
+    });
   }
+}
+
+// The weights, then scale and shift [IN] and the bias [32] in float32.
+template <class T, int IN>
+__device__ void fill_shared(const UpWalk& walk, const T* weights, const T* bias, int first_out, int first_tap, T* to) {
+  fill_weights<T, IN>(walk, weights, first_out, first_tap, to);
   auto* const floats = reinterpret_cast<float*>(to + walk.taps * kBlock * kRow<IN>);
   const int64_t own = int64_t{blockIdx.z} * IN;
   for (int i = static_cast<int>(threadIdx.x); i < IN; i += kWalkThreads) {
@@ -237,6 +264,7 @@ void upsample_forward(const Upsample& layer, void* y, Stream stream) {
   UpWalk walk;
   walk.z = static_cast<int>(layer.shape.z), walk.y = static_cast<int>(layer.shape.y);
   walk.x = static_cast<int>(layer.shape.x), walk.out = static_cast<int>(layer.out);
+  walk.channels_last = layer.channels_last;
   walk.scale = layer.scale, walk.shift = layer.shift, walk.slope = layer.slope;
   if (layer.type == Scalar::kBFloat16)
     launch_for(layer, walk, static_cast<__nv_bfloat16*>(y), stream);

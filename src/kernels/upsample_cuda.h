@@ -12,7 +12,8 @@ struct Upsample {
   Scalar type = Scalar::kBFloat16;
   Shape5 shape;                   // of x
   int64_t out = 0;                // channels
-  const void* weights = nullptr;  // [in][out][2][2][2] in the input's type, as torch stores them
+  const void* weights = nullptr;  // [in][out][2][2][2] in the input's type
+  bool channels_last = false;     // of the weights: [in][2][2][2][out]
   const void* bias = nullptr;     // [out] in the input's type, or null
   const float* scale = nullptr;   // [n][in] each, or null
   const float* shift = nullptr;

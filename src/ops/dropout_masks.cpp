@@ -1,10 +1,9 @@
 #include "ops/dropout_masks.h"
 
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "ops/device.h"
 
 namespace vox::ops {
 namespace {
@@ -18,15 +17,6 @@ void send(const at::Tensor& mask, at::Tensor& values) {
   values.copy_(pinned, /*non_blocking=*/true);
 }
 
-// Memory that no captured graph counts as its own: a graph may write whatever it computed before the mask was asked for
-// into what it took from its pool afterwards. Pools belong to the stream that is captured, so another one is current
-// meanwhile.
-at::Tensor memory_outside_of_graphs(at::IntArrayRef size, const at::TensorOptions& options) {
-  const c10::impl::VirtualGuardImpl device(options.device().type());
-  const c10::StreamGuard other(device.getStreamFromGlobalPool(options.device(), /*isHighPriority=*/true));
-  return at::empty(size, options);
-}
-
 }  // namespace
 
 at::Tensor dropout_mask_on_device(const Dropout& dropout, const at::Tensor& like) {
@@ -34,10 +24,12 @@ at::Tensor dropout_mask_on_device(const Dropout& dropout, const at::Tensor& like
   const at::Tensor shape = at::empty(like.sizes(), at::TensorOptions(at::kFloat).device(at::kMeta));
   std::vector<int64_t> size = like.sizes().vec();
   if (!dropout.elements) std::fill(size.begin() + 2, size.end(), 1);
-  if (recorded) {
-    const at::Tensor fixed = memory_outside_of_graphs(size, like.options());
-    recorded->masks_.push_back({dropout, shape, fixed});
-    return fixed;
+  if constexpr (cuda::kCompiledIn) {
+    if (recorded) {
+      const at::Tensor fixed = empty_outside_of_graphs(size, like);
+      recorded->masks_.push_back({dropout, shape, fixed});
+      return fixed;
+    }
   }
   at::Tensor values = at::empty(size, like.options());
   send(dropout_mask(dropout, shape), values);

@@ -77,7 +77,7 @@ def test_one_patch_is_learnt_by_heart(voxloom, draw, tmp_path):
 def test_accumulation_is_the_large_batch(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     # SGD: Adam divides by the gradient's size, and would blow the rounding of a vanishing one up to a whole step.
-    options = ["training.max_epochs=1", "training.iterations_per_epoch=4", "training.optimizer=sgd",
+    options = ["training.max_epochs=1", "training.iterations_per_epoch=2", "training.optimizer=sgd",
                "data.ignore_label=-1", "validation.every=0"]
     for path in (tmp_path / "labels").iterdir():
         label = np.load(path)

@@ -48,8 +48,9 @@ struct InferenceOptions {
             {.meaning = "Windows, or variants of one by tta, at once", .unit = "windows", .min = 1, .max = 65536});
     v.field("threshold", threshold, {.meaning = "Probability from which a voxel is foreground", .min = 0, .max = 1});
     v.field("tta", tta,
-            {.meaning = "Average over the eight mirrorings of each window, or over these and the quarter turns in the "
-                        "planes where the window is square",
+            {.meaning =
+                 "Average over the mirrorings that training drew (all eight where it drew none), or over these and the "
+                 "quarter turns in the planes where the window is square",
              .choices = {"none", "mirror", "mirror_rotate"}});
     v.field("mask", mask,
             {.meaning = "Windows that hold no voxel of this mask are skipped and predicted as 0: a file with {id} for "

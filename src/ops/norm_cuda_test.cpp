@@ -3,146 +3,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 
+#include "ops/norm_cuda_cases.h"
+
 namespace vox::cuda {
 namespace {
-
-struct Case {
-  Shape5 shape;
-  at::ScalarType type = at::kBFloat16;
-  NormOver over = NormOver::kInstance;
-  int groups = 1;
-  ActKind act = ActKind::kNone;
-  bool residual = false, affine = true, slope_per_channel = false, frozen = false, aligned = true;
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.shape.n << "x" << c.shape.z << "x" << c.shape.y << "x" << c.shape.x << "x" << c.shape.c << " "
-             << c.type << " over " << int(c.over) << " groups " << c.groups << " act " << int(c.act) << " residual "
-             << c.residual << " affine " << c.affine << " slopes " << c.slope_per_channel << " frozen " << c.frozen
-             << " aligned " << c.aligned;
-}
-
-Scalar scalar_of(at::ScalarType type) {
-  return type == at::kFloat ? Scalar::kFloat32 : type == at::kHalf ? Scalar::kFloat16 : Scalar::kBFloat16;
-}
-
-at::TensorOptions floats() {
-  return at::TensorOptions(at::kCUDA).dtype(at::kFloat);
-}
-at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
-  return at::full(sizes, NAN, floats().dtype(type));
-}
-at::Tensor filled(const Shape5& s, at::ScalarType type, bool aligned = true) {
-  const at::Tensor memory = at::randn({s.count() + 1}, floats()).to(type);
-  return memory.slice(0, aligned ? 0 : 1, s.count() + (aligned ? 0 : 1)).view({s.n, s.z, s.y, s.x, s.c});
-}
-// As torch orders the axes, in double.
-at::Tensor truth(const at::Tensor& memory) {
-  return memory.to(at::kDouble).permute({0, 4, 1, 2, 3}).contiguous();
-}
-double error(const at::Tensor& ours, const at::Tensor& theirs) {
-  const at::Tensor difference = ours.to(at::kDouble) - theirs;
-  return (difference.norm() / (theirs.norm() + 1e-30)).item<double>();
-}
-
-// A norm layer with memory for everything that the kernels write.
-struct Layer {
-  explicit Layer(const Case& c) : on(c) {
-    const Shape5& s = c.shape;
-    x = filled(s, c.type, c.aligned) * 2 + 0.5;
-    if (!c.aligned) x = filled(s, c.type, false);
-    dy = filled(s, c.type);
-    if (c.residual) residual = filled(s, c.type);
-    if (c.affine) gamma = at::rand({s.c}, floats()) + 0.5, beta = at::randn({s.c}, floats());
-    if (c.act == ActKind::kPrelu) slopes = at::rand({c.slope_per_channel ? s.c : 1}, floats());
-    running_mean = at::randn({s.c}, floats());
-    running_variance = at::rand({s.c}, floats()) + 0.5;
-    state = poisoned({4, s.n, s.c});
-    coefficients = poisoned({3, s.n, s.c});
-    dgamma = poisoned({s.c}), dbeta = poisoned({s.c}), dslope = poisoned({c.slope_per_channel ? s.c : 1});
-    y = poisoned(x.sizes(), c.type), dx = poisoned(x.sizes(), c.type), dresidual = poisoned(x.sizes(), c.type);
-    moment_partials = poisoned({s.n, moment_rows(s), 3, s.c});
-    grad_partials = poisoned({s.n, norm_grad_rows(s), c.act == ActKind::kPrelu ? 3 : 2, s.c});
-  }
-
-  static float* floats_of(const at::Tensor& t) { return t.defined() ? t.data_ptr<float>() : nullptr; }
-  static void* data_of(const at::Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
-  Act act() const { return {on.act, 0.1f, floats_of(slopes), on.slope_per_channel}; }
-  NormRule rule() const {
-    NormRule rule{on.over, on.groups, 1e-5f, floats_of(gamma), floats_of(beta)};
-    if (on.over == NormOver::kBatch && !on.frozen) {
-      rule.running_mean = floats_of(running_mean);
-      rule.running_variance = floats_of(running_variance);
-    }
-    return rule;
-  }
-  NormState norm_state() const {
-    float* const memory = state.data_ptr<float>();
-    const int64_t plane = on.shape.n * on.shape.c;
-    return {memory, memory + plane, memory + 2 * plane, memory + 3 * plane};
-  }
-  void forward() const {
-    const Scalar type = scalar_of(on.type);
-    if (on.frozen) {
-      state_from_running(floats_of(running_mean), floats_of(running_variance), on.shape, rule(), norm_state(), nullptr);
-    } else {
-      moments(x.data_ptr(), type, on.shape, floats_of(moment_partials), nullptr);
-      finish_moments(floats_of(moment_partials), moment_rows(on.shape), on.shape, rule(), norm_state(), nullptr);
-    }
-    const NormState s = norm_state();
-    apply_norm(x.data_ptr(), data_of(residual), y.data_ptr(), type, on.shape, s.scale, s.shift, act(), nullptr);
-  }
-  NormGradInput grad_input() const {
-    return {dy.data_ptr(), x.data_ptr(), data_of(residual), scalar_of(on.type), on.shape, norm_state(), act()};
-  }
-  void backward() const {
-    norm_grad_sums(grad_input(), floats_of(grad_partials), nullptr);
-    finish_norm_grad(floats_of(grad_partials), norm_grad_rows(on.shape), grad_input(), rule(), on.frozen,
-                     {floats_of(dgamma), floats_of(dbeta), floats_of(dslope), floats_of(coefficients)}, nullptr);
-    norm_grad_apply(grad_input(), floats_of(coefficients), dx.data_ptr(), dresidual.data_ptr(), nullptr);
-  }
-
-  Case on;
-  at::Tensor x, dy, residual, gamma, beta, slopes, running_mean, running_variance;
-  at::Tensor state, coefficients, dgamma, dbeta, dslope, y, dx, dresidual, moment_partials, grad_partials;
-};
-
-at::Tensor normed(const Case& c, const at::Tensor& x, const at::Tensor& gamma, const at::Tensor& beta,
-                  at::Tensor& running_mean, at::Tensor& running_variance) {
-  switch (c.over) {
-    case NormOver::kInstance:
-      if (!c.frozen) return at::instance_norm(x, gamma, beta, {}, {}, true, 0.1, 1e-5, false);
-      break;
-    case NormOver::kGroup:
-      return at::group_norm(x, c.groups, gamma, beta, 1e-5, false);
-    case NormOver::kBatch:
-      break;
-  }
-  return at::batch_norm(x, gamma, beta, running_mean, running_variance, !c.frozen, 0.1, 1e-5, false);
-}
-
-at::Tensor activated(const Case& c, const at::Tensor& z, const at::Tensor& slopes) {
-  switch (c.act) {
-    case ActKind::kNone:
-      return z;
-    case ActKind::kLeakyRelu:
-      return at::leaky_relu(z, 0.1);
-    case ActKind::kPrelu:
-      return at::prelu(z, slopes);
-    case ActKind::kGelu:
-      return at::gelu(z);
-    case ActKind::kElu:
-      return at::elu(z);
-    case ActKind::kSilu:
-      return at::silu(z);
-  }
-  return {};
-}
 
 at::Tensor leaf(const at::Tensor& values) {
   return values.defined() ? values.to(at::kDouble).detach().clone().set_requires_grad(true) : at::Tensor();
@@ -362,53 +229,6 @@ TEST(NormCuda, StatisticsOfASampleDoNotDependOnTheBatch) {
   batch.forward();
   alone.forward();
   EXPECT_TRUE(at::equal(alone.state.select(1, 0), batch.state.select(1, 2)));
-}
-
-void time(const char* name, const Case& c, double tensors, const std::function<void()>& run) {
-  constexpr int kRuns = 60;
-  for (int i = 0; i < 5; ++i) run();
-  torch::cuda::synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRuns; ++i) run();
-  torch::cuda::synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns;
-  const double bytes = tensors * 2 * static_cast<double>(c.shape.count());
-  std::printf("%-28s %dx%dx%d^3 %8.4f ms %6.2f TB/s\n", name, int(c.shape.n), int(c.shape.c), int(c.shape.z),
-              seconds * 1e3, bytes / seconds / 1e12);
-}
-
-TEST(NormCuda, DISABLED_Timing) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  constexpr int64_t kSizes[][3] = {{2, 32, 128}, {2, 64, 64}, {2, 128, 32}, {2, 320, 8}, {7, 32, 128}, {4, 64, 56}};
-  for (const auto& [n, channels, size] : kSizes) {
-    Case c{.shape = {n, size, size, size, channels}, .act = n == 4 ? ActKind::kPrelu : ActKind::kLeakyRelu};
-    const Layer layer(c);
-    const NormState state = layer.norm_state();
-    float* const moment = Layer::floats_of(layer.moment_partials);
-    float* const grad = Layer::floats_of(layer.grad_partials);
-    float* const coefficients = Layer::floats_of(layer.coefficients);
-    const NormGradResult result{Layer::floats_of(layer.dgamma), Layer::floats_of(layer.dbeta),
-                                Layer::floats_of(layer.dslope), coefficients};
-    const int64_t rows = moment_rows(c.shape);
-    const Scalar type = Scalar::kBFloat16;
-    layer.forward();
-    time("copy (at::copy_)", c, 2, [&] { layer.y.copy_(layer.x); });
-    time("moments", c, 1, [&] { moments(layer.x.data_ptr(), type, c.shape, moment, nullptr); });
-    time("finish_moments", c, 0, [&] { finish_moments(moment, rows, c.shape, layer.rule(), state, nullptr); });
-    time("apply", c, 2, [&] {
-      apply_norm(layer.x.data_ptr(), nullptr, layer.y.data_ptr(), type, c.shape, state.scale, state.shift, layer.act(),
-                 nullptr);
-    });
-    time("apply + residual", c, 3, [&] {
-      apply_norm(layer.x.data_ptr(), layer.dy.data_ptr(), layer.y.data_ptr(), type, c.shape, state.scale, state.shift,
-                 layer.act(), nullptr);
-    });
-    time("grad sums", c, 2, [&] { norm_grad_sums(layer.grad_input(), grad, nullptr); });
-    time("finish_norm_grad", c, 0,
-         [&] { finish_norm_grad(grad, rows, layer.grad_input(), layer.rule(), false, result, nullptr); });
-    time("grad apply", c, 3,
-         [&] { norm_grad_apply(layer.grad_input(), coefficients, layer.dx.data_ptr(), nullptr, nullptr); });
-  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "kernels/norm_cuda.h"
 
-namespace vox::cuda {
+namespace vox::cuda::testing_norm {
 
 struct Case {
   Shape5 shape;
@@ -142,4 +142,4 @@ inline at::Tensor activated(const Case& c, const at::Tensor& z, const at::Tensor
   return {};
 }
 
-}  // namespace vox::cuda
+}  // namespace vox::cuda::testing_norm

@@ -8,7 +8,7 @@
 
 #include "ops/norm_cuda_cases.h"
 
-namespace vox::cuda {
+namespace vox::cuda::testing_norm {
 namespace {
 
 at::Tensor leaf(const at::Tensor& values) {
@@ -232,4 +232,4 @@ TEST(NormCuda, StatisticsOfASampleDoNotDependOnTheBatch) {
 }
 
 }  // namespace
-}  // namespace vox::cuda
+}  // namespace vox::cuda::testing_norm

@@ -8,7 +8,7 @@
 
 #include "ops/norm_cuda_cases.h"
 
-namespace vox::cuda {
+namespace vox::cuda::testing_norm {
 namespace {
 
 void time(const char* name, const Case& c, double tensors, const std::function<void()>& run) {
@@ -59,4 +59,4 @@ TEST(NormCuda, DISABLED_Timing) {
 }
 
 }  // namespace
-}  // namespace vox::cuda
+}  // namespace vox::cuda::testing_norm

@@ -17,7 +17,7 @@ help:
 	@echo "make bench        benchmarks, the peers beside us   make soak       long runs: memory, stop and resume"
 	@echo "make format       format the sources                make reference  write docs/reference anew"
 	@echo "make python       the kernels as operators for PyTorch; then: pip install ./python"
-	@echo "make gpu-compile  build and link with CUDA, without a GPU"
+	@echo "make gpu-compile  build and link with CUDA, its tests too, without a GPU"
 
 setup:
 	@tools/setup.sh build
@@ -59,5 +59,5 @@ reference: build
 
 gpu-compile:
 	@tools/setup.sh gpu
-	@cmake --preset gpu -DTORCH_DIR=$$(.venv-gpu/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")/torch
-	@cmake --build build/gpu --target voxloom -j $(JOBS)
+	@cmake --preset gpu -DVOX_TESTS=ON -DTORCH_DIR=$$(.venv-gpu/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")/torch
+	@cmake --build build/gpu --target voxloom vox_cuda_test -j $(JOBS)

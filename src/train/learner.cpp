@@ -7,6 +7,7 @@
 
 #include "base/span.h"
 #include "base/text.h"
+#include "kernels/cuda.h"
 #include "nets/weights.h"
 #include "ops/kernel_choice.h"
 #include "train/step.h"
@@ -52,21 +53,30 @@ void require_shrinkable(const Options& options, const Learner& learner, int64_t 
             " would learn otherwise from a smaller one", advice, ", or accept it with training.on_oom=shrink");
 }
 
+constexpr const char* kBuiltForTheCpu =
+    "this program was built for the CPU alone (docs/gpu.md says how to build it for a GPU)";
+
 }  // namespace
+
+bool leaves_a_gpu_alone(const SystemOptions& system) {
+  return !cuda::kCompiledIn && system.num_gpus != 0 && torch::cuda::is_available();
+}
 
 at::Device choose_device(const std::string& name, const SystemOptions& system) {
   ops::set_kernel_arch(system.kernel_arch);
   VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus,
             ", but this version trains on one GPU at most; set it to 1 (or 0 for the CPU)");
-  const bool available = torch::cuda::is_available();
+  const bool available = cuda::kCompiledIn && torch::cuda::is_available();
   if (name.empty()) {
-    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is 1, but there is no GPU here; set it to 0");
+    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is 1, but ",
+              cuda::kCompiledIn ? "there is no GPU here" : kBuiltForTheCpu, "; set it to 0");
     return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   }
   if (name == "cpu") return at::Device(at::kCPU);
   const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
                         name.find_first_not_of("0123456789", 5) == std::string::npos;
   VOX_CHECK(name == "cuda" || numbered, "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
+  VOX_CHECK(cuda::kCompiledIn, "--device ", name, ": ", kBuiltForTheCpu, "; use --device cpu");
   VOX_CHECK(available, "--device ", name, ": there is no GPU here, or torch was built without CUDA; use --device cpu");
   const int index = numbered ? std::stoi(name.substr(5)) : 0;
   VOX_CHECK(index < torch::cuda::device_count(), "--device ", name, ": there are ", int{torch::cuda::device_count()},

@@ -19,6 +19,8 @@ namespace vox {
 // "", "cpu", "cuda", "cuda:1". Empty: a GPU where there is one and system.num_gpus allows it. Error where it is absent
 // or several are asked for.
 at::Device choose_device(const std::string& name, const SystemOptions& system);
+// There is a GPU that was not forbidden, but this program was built without kernels for it.
+bool leaves_a_gpu_alone(const SystemOptions& system);
 
 // Which kernels torch may take: with training.deterministic those whose sums have one order, else the fastest, found by
 // timing once for each shape.

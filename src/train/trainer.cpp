@@ -135,6 +135,9 @@ class Session {
     CheckpointFolder(writer_.folder().checkpoints()).remove_leftovers();
     write_file(writer_.folder().config(), to_yaml(options_));
     for (const std::string& warning : request_.config.warnings) log_.warn(warning);
+    if (request_.device.empty() && leaves_a_gpu_alone(options_.system))
+      log_.warn(
+          "there is a GPU here, but this program was built for the CPU alone; docs/gpu.md says how to build for it");
     if (point) state_ = point->state;
     state_.stopped_early = false;
     if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;

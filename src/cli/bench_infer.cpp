@@ -59,6 +59,9 @@ std::vector<double> time_from_memory(Network& network, const WindowSource& sourc
 std::vector<double> time_resident(Network& network, const Volume& volume, const SlidingWindowOptions& window,
                                   const Arguments& arguments) {
   const Extent3& size = volume.info.extent;
+  for (int a = 0; a < 3; ++a)
+    VOX_CHECK(size[a] >= window.window[a], arguments.input, " is ", size, " and the window ", window.window,
+              "; with --resident the volume must not be smaller");
   const Volume values = to_float32(volume);
   const at::Device device = network.parameters().device();
   const at::Tensor resident = at::from_blob(const_cast<std::byte*>(values.data.data()),

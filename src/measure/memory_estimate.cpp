@@ -3,6 +3,7 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
+#include "kernels/cuda.h"
 
 namespace vox {
 
@@ -39,7 +40,8 @@ int64_t backward_peak(const LayerTable& table) {
 }  // namespace
 
 MemoryOf memory_here(const SystemOptions& system) {
-  return system.num_gpus != 0 && torch::cuda::is_available() ? MemoryOf::kGpu : MemoryOf::kCpu;
+  const bool gpu = cuda::kCompiledIn && system.num_gpus != 0 && torch::cuda::is_available();
+  return gpu ? MemoryOf::kGpu : MemoryOf::kCpu;
 }
 
 MemoryEstimate estimate_memory(const Options& options, const ParameterSet& parameters, const LayerTable& table,

@@ -160,7 +160,7 @@ int64_t tensors_kept(const Epilogue& epilogue) {
   return (epilogue.norm.kind != NormKind::kNone) + !in_place + (epilogue.dropout.rate > 0 && epilogue.dropout.elements);
 }
 
-constexpr int64_t kMostLogits = 16;
+constexpr int64_t kMostLogits = 8;  // that the output layer's kernel takes (kernels/head_cuda.h)
 
 void record_kept(const Feature& feature, int64_t copies = 1) {
   if (Trace* trace = Trace::current()) trace->add_kept(copies * feature.materialize().numel());

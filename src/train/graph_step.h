@@ -1,6 +1,7 @@
-// A training step on a GPU as captured segments: forward | losses, which run eagerly in between | backward with fixed
-// gradients of the logits | optimizer. A replay launches each segment at once; all share one pool of memory, and each
-// is captured anew where the shape of the image differs.
+// A training step on a GPU as captured segments: forward | losses | backward with fixed gradients of the logits |
+// optimizer. A replay launches each segment at once. Losses that a graph cannot hold run eagerly in between, the others
+// are captured last and so have a pool of memory of their own; all else shares one. Segments are captured anew where
+// the shape of the image or the terms that are due differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>

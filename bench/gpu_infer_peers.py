@@ -3,6 +3,7 @@ bfloat16, volume and result on the GPU, the same weights. First both in float32 
 
 The bar: 320^3 in at most 0.5 times the peer's time, 512^3 in at most 0.4. Rounds alternate; a round times each program
 several times after a warm-up, and pairs are formed within it. --csv adds the rows to bench/results/gpu_infer.csv.
+With --wait it compiles, says so, and begins to measure after a line of input: the GPU may be busy until then.
 """
 import argparse
 import csv
@@ -59,10 +60,25 @@ def equal_in_float32(network, inferer, program, folder):
     return float(np.abs(np.load(folder / "ours.npy") - expected).max())
 
 
-def time_side(network, inferer, arguments, folder, side):
+def compile_network(network, wait):
+    """For a full batch of windows and for the rest of one. Only afterwards cuDNN times its kernels: its choices are kept
+    by shape and by whether TF32 is allowed, and that changes then."""
+    compiled = torch.compile(network, dynamic=False)
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = False
+    for windows in (BATCH, BATCH - 1):
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            compiled(torch.zeros(windows, 1, WINDOW, WINDOW, WINDOW, device="cuda"))
+    torch.cuda.synchronize()
+    if wait:
+        print("compiled", flush=True)
+        sys.stdin.readline()
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = True
+    return compiled
+
+
+def time_side(compiled, inferer, arguments, folder, side):
     image = torch.randn(1, 1, side, side, side, device="cuda")
     np.save(folder / f"image{side}.npy", image[0, 0].cpu().numpy())
-    compiled = torch.compile(network)
 
     def peer():
         torch.cuda.synchronize()
@@ -86,8 +102,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", default=str(HERE.parent / "build" / "voxloom"))
     parser.add_argument("--sides", type=int, nargs="+", default=[320, 512])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--wait", action="store_true", help="compile, then wait for a line of input")
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("--commit", default="")
     arguments = parser.parse_args()
@@ -103,9 +120,9 @@ def main():
         difference = equal_in_float32(network, inferer, arguments.program, folder)
         holds &= difference <= 1e-4
         print(f"float32: largest difference {difference:.1e}, at most 1e-4: {difference <= 1e-4}", flush=True)
-        network = network.to(memory_format=torch.channels_last_3d)
+        compiled = compile_network(network.to(memory_format=torch.channels_last_3d), arguments.wait)
         for side in arguments.sides:
-            result = time_side(network, inferer, arguments, folder, side)
+            result = time_side(compiled, inferer, arguments, folder, side)
             high = 1 / result["low"]
             holds &= high <= BARS.get(side, 1)
             print(f"{side}^3: voxloom {result['ours'] * 1000:.0f} ms, MONAI compiled {result['peer'] * 1000:.0f} ms, "

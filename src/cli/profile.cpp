@@ -10,7 +10,9 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/make_data.h"
+#include "cli/profile_on.h"
 #include "cli/profile_output.h"
+#include "cli/report.h"
 
 namespace vox::cli {
 namespace {
@@ -19,7 +21,7 @@ using nlohmann::json;
 
 struct Arguments {
   std::vector<std::string> words;
-  std::string device, trace;
+  std::string device, trace, on, run;
   int64_t steps = 0, losses = 0;
   double seconds = 0;
   bool data_only = false, no_data = false, as_json = false, alone = false, turns = false, warm_cache = false;
@@ -81,15 +83,22 @@ std::optional<CompareRequest> wanted_comparison(const Arguments& arguments, cons
   return request;
 }
 
+void predict(const Arguments& arguments, const Words& words) {
+  if (words.recipes.size() > 1)
+    throw CLI::ParseError("--on predicts one recipe at a time", CLI::ExitCodes::ExtrasError);
+  print_prediction(load_config(words.recipes.front(), words.overrides).options, arguments.on, arguments.as_json);
+}
+
 void run(const Arguments& arguments) {
   const Words words = sort_profile_words(arguments.words);
+  if (!arguments.on.empty()) return predict(arguments, words);
   const ProfileRequest request = request_of(arguments, words.recipes.back(), words.overrides);
   if (arguments.turns) return serve_turns(request, std::cin, std::cout);
   const std::optional<CompareRequest> comparison = wanted_comparison(arguments, words);
   if (comparison && words.recipes.size() == 2) request_of(arguments, words.recipes.front(), words.overrides);
   const Profile profile = profile_recipe(request);
   std::string trace;
-  if (!arguments.trace.empty()) trace = write_trace(profile.record.spans, arguments.trace);
+  if (!arguments.trace.empty()) trace = write_trace(profile.record, arguments.trace);
   std::optional<Comparison> compared;
   std::string refused;
   try {
@@ -99,10 +108,11 @@ void run(const Arguments& arguments) {
     refused = error.what();  // the recipe may not run at all without its changes
     std::cerr << "no comparison with the recipe unchanged: " << refused << '\n';
   }
+  json document = to_json(profile);
+  if (!trace.empty()) document["trace"] = trace;
+  if (compared) document["compared"] = to_json(*compared);
+  if (!arguments.run.empty()) leave_in_folder(arguments.run, "profile.json", document.dump(2) + "\n");
   if (arguments.as_json) {
-    json document = to_json(profile);
-    if (!trace.empty()) document["trace"] = trace;
-    if (compared) document["compared"] = to_json(*compared);
     std::cout << document.dump(2) << '\n';
     return;
   }
@@ -124,6 +134,10 @@ void define(CLI::App& command) {
   auto* data_only = command.add_flag("--data-only", arguments->data_only, "the loader alone, without a network");
   command.add_flag("--no-data", arguments->no_data, "the step on one batch that stays, without the loader")
       ->excludes(data_only);
+  command.add_option("--on", arguments->on,
+                     "predict the step on this GPU, which need not be here (rtx3090, rtx4090, a100-40, a100-80, h100, "
+                     "h200, or all)");
+  command.add_option("--run", arguments->run, "leave the result in this folder, and in its report.html");
   command.add_option("--trace", arguments->trace, "write every span to this file (or folder) for Perfetto");
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");

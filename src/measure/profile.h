@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "measure/profile_spans.h"
+#include "measure/traced_events.h"
 #include "volume/store.h"
 
 namespace vox {
@@ -25,6 +26,36 @@ struct ProfileRequest {
   bool warm_cache = false;       // every volume that is kept in memory is there before anything is measured
   int64_t losses = 8;            // of the first steps, to compare settings by
   double most_seconds = 60;      // of steps, warm-up included
+  bool details = true;           // operations, stages of the network, ceilings: a few steps more, and about a second
+};
+
+struct MemoryLine {
+  std::string name;  // parameters, gradients, optimizer, activations, data_cache, other
+  double gb = 0;     // 1e9 bytes
+};
+
+struct Ceilings {  // of this machine, measured: a product of matrices in the recipe's precision, a copy
+  double flops = 0, bytes_per_s = 0;
+};
+
+struct StepWork {    // of one step, counted from the layers; 0 where the network cannot tell
+  double flops = 0;  // two for each multiply-add, forward and backward
+  double bytes = 0;  // at least: what convolutions read and write once each, and the optimizer
+};
+
+struct StepDetails {  // what a few steps under torch's profiler showed; empty where it was not asked for
+  int64_t steps = 0;
+  double step_ms = 0;                             // of those steps, which the profiler slows a little
+  std::vector<OperationLine> slowest_operations;  // at most 15
+  std::vector<StageLine> forward_stages;          // of the network, in order; they add up to its forward pass
+  std::vector<StageLine> gpu_stages;              // time of kernels and copies by the stage that enqueued them
+  std::optional<double> gpu_busy;                 // 0..1: of the time from the first kernel to the last
+  double sync_points = 0;                         // a step: calls in which the host waits for the GPU
+  StepWork work;
+  Ceilings ceilings;
+  std::vector<MemoryLine> memory;   // of the device that computes
+  std::vector<TracedEvent> events;  // times as those of `spans`
+  std::vector<SpanRecord> spans;    // of these steps
 };
 
 struct StepRecord {  // what was measured, before anything is concluded from it
@@ -41,11 +72,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::vector<double> losses;           // of the first steps
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
   std::optional<std::pair<int, double>> other_threads;  // compute threads, and the step's own time with so many
-};
-
-struct StageLine {
-  std::string name;
-  double ms = 0;  // a step
+  StepDetails details;
 };
 
 struct Suggestion {
@@ -86,8 +113,8 @@ double stage_ms(const std::vector<StageLine>& stages, const std::string& name); 
 // key=value for every option that differs.
 std::vector<std::string> overrides_between(const Options& before, const Options& after);
 
-// In the format that chrome://tracing, Perfetto and TensorBoard's profiler read. A folder gets a file of a name that
-// TensorBoard finds.
-std::string write_trace(const std::vector<SpanRecord>& spans, const std::string& path);
+// Spans and, of the last steps, operations and kernels, in the format that chrome://tracing, Perfetto and TensorBoard's
+// profiler read. A folder gets a file of a name that TensorBoard finds.
+std::string write_trace(const StepRecord& record, const std::string& path);
 
 }  // namespace vox

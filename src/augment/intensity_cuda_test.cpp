@@ -9,6 +9,7 @@
 #include "augment/augment.h"
 #include "augment/test_options.h"
 #include "config/presets.h"
+#include "kernels/cuda_test_effort.h"
 #include "kernels/cuda_test_memory.h"
 #include "kernels/gather_cuda.h"
 
@@ -126,7 +127,7 @@ TEST(IntensityCuda, EachTransformEqualsTheCpus) {
     entry.draw(all_on(), {.patch = {8, 8, 8}}, Random(1, 2, 3), of_it);
     if (of_it.intensity.empty()) continue;  // it moves voxels
     Difference worst;
-    for (uint64_t trial = 0; trial < 12; ++trial) {
+    for (uint64_t trial = 0; trial < static_cast<uint64_t>(cases(12)); ++trial) {
       Random random(seed, trial, entry.stream);
       const Extent3 extent = random_extent(random);
       options.contrast.preserve_range = options.gamma.keep_statistics = trial % 2 == 0;
@@ -149,7 +150,7 @@ TEST(IntensityCuda, AllTogetherAsTheRecipesDrawThem) {
     Options options;
     apply_preset(preset, extent, options);
     Difference worst;
-    for (int64_t sample = 0; sample < 60; ++sample) {
+    for (int64_t sample = 0; sample < cases(60); ++sample) {
       Random random(seed, static_cast<uint64_t>(sample), 1);
       const Drawn drawn = draw_transforms(options.augmentation, extent, {}, seed, sample);
       const Difference seen = differences(drawn, extent, 1, random);
@@ -168,7 +169,7 @@ TEST(IntensityCuda, RepeatsGiveTheSameBits) {
   const Drawn drawn = draw_transforms(all_on(), extent, {}, 5, 0);
   const std::vector<float> patch = random_patch(extent, random);
   const std::vector<float> first = on_gpu(patch, extent, steps_of(drawn, 0), true, 1);
-  for (int i = 0; i < 150; ++i)
+  for (int i = 0; i < launches(); ++i)
     ASSERT_EQ(std::memcmp(first.data(), on_gpu(patch, extent, steps_of(drawn, 0), true, 1).data(), 4 * first.size()),
               0);
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "kernels/cuda_test_effort.h"
 #include "losses/loss.h"
 #include "ops/device.h"
 #include "ops/loss_ops.h"
@@ -186,7 +187,7 @@ bool is_fused(const std::shared_ptr<torch::autograd::Node>& node) {
 TEST(FusedLoss, EqualsTheTermsInFloat64) {
   if (skip()) GTEST_SKIP() << "no GPU";
   const int64_t start = drawn_seed();
-  for (int64_t seed = start; seed < start + 120; ++seed) {
+  for (int64_t seed = start; seed < start + cuda::cases(120); ++seed) {
     const Case c = draw_case(seed);
     SCOPED_TRACE(concat("seed ", seed, ":", c.text));
     const Outcome expected = outcome(c, at::kDouble), got = outcome(c, gpu());
@@ -256,10 +257,11 @@ TEST(FusedLoss, ATermOfAnotherKindIsAddedToTheFusedOnes) {
 TEST(FusedLoss, GivesTheSameBitsEveryTime) {
   if (skip()) GTEST_SKIP() << "no GPU";
   for (const int64_t channels : {1, 3}) {
-    Case c = plain_case(channels, {2, 40, 41, 44});
-    c.logits.push_back(at::randn({2, channels, 20, 20, 22}, at::kDouble));
+    const std::vector<int64_t> size{cuda::side(40), cuda::side(41), cuda::side(44)};
+    Case c = plain_case(channels, {2, size[0], size[1], size[2]});
+    c.logits.push_back(at::randn({2, channels, size[0] / 2, size[1] / 2, size[2] / 2}, at::kDouble));
     const Outcome first = outcome(c, gpu());
-    for (int run = 0; run < 150; ++run) {
+    for (int run = 0; run < cuda::launches(); ++run) {
       const Outcome again = outcome(c, gpu());
       ASSERT_TRUE(at::equal(again.result.total, first.result.total)) << run;
       for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(at::equal(again.grads[i], first.grads[i])) << run;

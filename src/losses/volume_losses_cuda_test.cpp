@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "kernels/cuda_test_effort.h"
 #include "losses/loss.h"
 
 namespace vox {
@@ -55,7 +56,7 @@ TEST_P(VolumeLossesCuda, EqualTheCpuInFloat64) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   const uint64_t seed = std::random_device{}();
   at::manual_seed(seed);
-  for (int sample = 0; sample < 8; ++sample) {
+  for (int sample = 0; sample < cuda::cases(8); ++sample) {
     const Problem problem = draw_problem(GetParam(), sample % 2 == 0 ? 1 : 3, sample % 4 < 2);
     const auto [value, gradient] = problem.value_and_gradient(at::kCPU, at::kDouble);
     const auto [ours, our_gradient] = problem.value_and_gradient(at::Device(at::kCUDA, 0), at::kFloat);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "kernels/cuda_test_effort.h"
 #include "ops/conv3d_cuda_cases.h"
 
 namespace vox::cuda {
@@ -96,7 +97,7 @@ class Conv3dCuda : public testing::Test {
   bool coin() { return draw(0, 1) == 1; }
   Size draw_size() {
     if (draw(0, 3) == 0) return {draw(1, 3), draw(1, 3), draw(1, 3), draw(1, 20)};
-    return {draw(1, 3), draw(1, 24), draw(1, 40), draw(1, 52)};
+    return {draw(1, 3), draw(1, side(24)), draw(1, side(40)), draw(1, 2 * side(26))};
   }
   double draw_slope() { return std::vector<double>{0, 0.01, 0.2, 1}[static_cast<size_t>(draw(0, 3))]; }
   // Of one to four blocks of 32 channels, in one tensor or two.
@@ -111,7 +112,7 @@ class Conv3dCuda : public testing::Test {
 };
 
 TEST_F(Conv3dCuda, ForwardMatchesFloat64) {
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < cases(40); ++i) {
     Case c = draw_case(draw(1, 2));
     c.outputs = {32 * draw(1, 3)};
     if (coin()) c.outputs.push_back(32 * draw(1, 2));
@@ -120,7 +121,7 @@ TEST_F(Conv3dCuda, ForwardMatchesFloat64) {
 }
 
 TEST_F(Conv3dCuda, ForwardOf128ChannelsMatchesFloat64) {
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < cases(30); ++i) {
     Case c = draw_case(4);
     c.outputs = {32 * draw(1, 4)};
     if (coin()) c.outputs.push_back(32);
@@ -129,7 +130,7 @@ TEST_F(Conv3dCuda, ForwardOf128ChannelsMatchesFloat64) {
 }
 
 TEST_F(Conv3dCuda, DataGradientMatchesFloat64) {
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < cases(20); ++i) {
     Case c = draw_case(draw(1, 2));
     c.outputs = {32 * draw(1, 2)};
     if (coin()) c.outputs.push_back(32);
@@ -138,7 +139,7 @@ TEST_F(Conv3dCuda, DataGradientMatchesFloat64) {
 }
 
 TEST_F(Conv3dCuda, WeightGradientMatchesFloat64) {
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < cases(40); ++i) {
     Case c = draw_case(draw(1, 4));
     c.outputs = {32 * draw(1, 3)};
     check_weight_gradient(c);
@@ -180,8 +181,8 @@ Tensor run_first_layer_gradient(const Size& s, const Tensor& x, const Tensor& dy
 }
 
 TEST_F(Conv3dCuda, FirstLayerMatchesFloat64) {
-  for (int i = 0; i < 30; ++i) {
-    const Size s = i == 0 ? Size{2, 70, 130, 90} : draw_size();
+  for (int i = 0; i < cases(30); ++i) {
+    const Size s = i == 0 && !small_tests() ? Size{2, 70, 130, 90} : draw_size();
     SCOPED_TRACE(testing::Message() << s);
     const Tensor x = activation(s, 1), weights = random_weights(32, 1).contiguous();
     const Tensor expected = at::conv3d(x.to(at::kDouble), weights.to(at::kDouble), {}, kOnes, kOnes);
@@ -238,13 +239,13 @@ TEST_F(Conv3dCuda, NonFiniteValuesShowInTheResult) {
 void repeat(const char* name, const std::function<std::vector<Tensor>()>& f) {
   const std::vector<Tensor> first = f();
   Tensor differing = at::zeros({}, on_gpu(at::kLong));
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < launches(); ++i) {
     const std::vector<Tensor> again = f();
     for (size_t k = 0; k < first.size(); ++k) differing += (again[k] != first[k]).any();
   }
   EXPECT_EQ(differing.item<int64_t>(), 0) << name;
 }
-const Size kStressed{2, 40, 72, 88};
+const Size kStressed{2, side(40), side(72), side(88)};
 
 void repeat_forward(int64_t channels, bool prologue) {
   const Case c{.size = kStressed, .inputs = {make_input(kStressed, channels, prologue, 0.01)}, .outputs = {32}};

@@ -9,6 +9,8 @@
 #include <functional>
 #include <random>
 
+#include "kernels/cuda_test_effort.h"
+
 namespace vox::cuda {
 namespace {
 
@@ -90,13 +92,13 @@ TEST(HeadCuda, ForwardAndBackwardAreTorchsInDouble) {
   };
   constexpr int64_t kChannels[] = {8, 16, 24, 32, 40, 64, 72, 96, 128, 256, 320, 504, 512};
   for (const int64_t channels : kChannels) {
-    for (int64_t classes = 1; classes <= 8; ++classes) {
-      const int64_t longest = channels > 100 ? 10 : 20;
+    for (int64_t classes = 1; classes <= (small_tests() ? 2 : 8); ++classes) {
+      const int64_t longest = channels > 100 ? side(10) : side(20);
       const Shape5 shape{random(1, 7), random(1, longest), random(1, longest), random(1, longest), channels};
       compare(shape, classes, random(0, 1) ? at::kBFloat16 : at::kHalf, random(0, 2) > 0);
     }
   }
-  compare({2, 64, 64, 65, 32}, 2, at::kBFloat16, true);
+  compare({2, side(64), side(64), side(65), 32}, 2, at::kBFloat16, true);
 }
 
 TEST(HeadCuda, WhatIsNotWantedIsNotWritten) {
@@ -127,9 +129,9 @@ TEST(HeadCuda, AvailableForTheSizesItWasWrittenFor) {
 TEST(HeadCuda, AHundredAndFiftyRunsGiveTheSameBits) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   for (const int64_t channels : {24, 32}) {
-    const OutputLayer layer({2, 48, 48, 48, channels}, 3, at::kBFloat16, true);
+    const OutputLayer layer({2, side(48), side(48), side(48), channels}, 3, at::kBFloat16, true);
     std::vector<at::Tensor> outputs{layer.logits, layer.da, layer.dw, layer.dbias}, first;
-    for (int run = 0; run < 150; ++run) {
+    for (int run = 0; run < launches(); ++run) {
       layer.forward();
       layer.backward();
       for (size_t i = 0; i < outputs.size(); ++i) {

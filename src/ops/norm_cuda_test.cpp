@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "kernels/cuda_test_effort.h"
 #include "ops/norm_cuda_cases.h"
 
 namespace vox::cuda::testing_norm {
@@ -72,7 +73,7 @@ Case random_case(Random& random) {
   constexpr int64_t kChannels[] = {1, 2, 3, 5, 8, 12, 13, 16, 24, 32, 40, 48, 64, 96, 128, 320, 333, 512, 1000, 1024};
   Case c;
   c.shape.c = kChannels[random(0, 19)];
-  const int64_t longest = c.shape.c < 100 ? 24 : 9;
+  const int64_t longest = c.shape.c < 100 ? side(24) : 9;
   // At least 8 voxels: of two, a norm leaves a gradient of nothing but rounding.
   c.shape = {random(1, 7), random(1, longest), random(1, longest), random(8, longest), c.shape.c};
   c.type = random.coin() ? at::kBFloat16 : random.coin() ? at::kHalf : at::kFloat;
@@ -87,7 +88,7 @@ TEST(NormCuda, ForwardAndBackwardAreTorchsInDouble) {
   SCOPED_TRACE(testing::Message() << "VOXLOOM_SEED=" << random.seed);
   for (const NormOver over : {NormOver::kInstance, NormOver::kBatch, NormOver::kGroup}) {
     for (const ActKind act : kActs) {
-      for (int trial = 0; trial < 8; ++trial) {
+      for (int trial = 0; trial < cases(8); ++trial) {
         Case c = random_case(random);
         c.over = over, c.act = act;
         c.frozen = over == NormOver::kBatch && trial == 0;
@@ -206,10 +207,10 @@ TEST(NormCuda, AHundredAndFiftyRunsGiveTheSameBits) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   torch::manual_seed(5);
   for (const int64_t channels : {24, 32}) {
-    const Layer layer({.shape = {2, 48, 48, 48, channels}, .act = ActKind::kPrelu, .residual = true});
+    const Layer layer({.shape = {2, side(48), side(48), side(48), channels}, .act = ActKind::kPrelu, .residual = true});
     std::vector<at::Tensor> outputs{layer.state, layer.coefficients, layer.dgamma, layer.dbeta, layer.dslope, layer.dx},
         first;
-    for (int run = 0; run < 150; ++run) {
+    for (int run = 0; run < launches(); ++run) {
       layer.forward();
       layer.backward();
       for (size_t i = 0; i < outputs.size(); ++i) {

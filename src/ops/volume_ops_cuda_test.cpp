@@ -9,6 +9,7 @@
 
 #include "kernels/cldice_cuda.h"
 #include "kernels/components_cuda.h"
+#include "kernels/cuda_test_effort.h"
 #include "kernels/edt_cuda.h"
 
 namespace vox::ops {
@@ -26,6 +27,7 @@ class VolumeCuda : public testing::Test {
   }
   int64_t draw(int64_t low, int64_t high) { return at::randint(low, high + 1, {1}).item<int64_t>(); }
   std::vector<int64_t> shape(int64_t most = 40) {
+    most = cuda::side(most);
     return {draw(1, 3), draw(1, 2), draw(1, most), draw(1, most),
             draw(1, 3) == 1 ? 4 * draw(1, most / 4) : draw(1, most)};
   }
@@ -75,7 +77,7 @@ double difference(const Tensor& ours, const Tensor& truth) {
 }
 
 TEST_F(VolumeCuda, DistancesAreThoseOfTheCpu) {
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < cuda::cases(40); ++sample) {
     std::vector<int64_t> sizes = shape(70);
     if (sample % 10 == 0) sizes = {1, 1, draw(1, 3), draw(700, 2500), draw(1, 40)};
     const Tensor inside = mask(sizes), on_gpu = inside.cuda();
@@ -102,7 +104,7 @@ TEST_F(VolumeCuda, DistancesAreThoseOfTheCpu) {
 }
 
 TEST_F(VolumeCuda, ErosionAndItsGradientAreThoseOfTheCpu) {
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < cuda::cases(40); ++sample) {
     const Tensor input = values(shape()), outer = at::randn_like(input);
     for (const SoftErosion erosion : {SoftErosion::kCross, SoftErosion::kCube}) {
       const Tensor a = input.clone().set_requires_grad(true), b = input.cuda().set_requires_grad(true);
@@ -116,7 +118,7 @@ TEST_F(VolumeCuda, ErosionAndItsGradientAreThoseOfTheCpu) {
 }
 
 TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpu) {
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < cuda::cases(40); ++sample) {
     const Tensor input = values(shape()), outer = at::randn_like(input);
     for (const SoftErosion erosion : {SoftErosion::kCross, SoftErosion::kCube}) {
       const SoftSkeletonOptions options{static_cast<int>(draw(0, 7)), erosion};
@@ -146,7 +148,7 @@ Tensor cldice_by_formula(const Tensor& p, const Tensor& t, const Tensor& valid, 
 }
 
 TEST_F(VolumeCuda, ClDiceIsItsFormula) {
-  for (int sample = 0; sample < 30; ++sample) {
+  for (int sample = 0; sample < cuda::cases(30); ++sample) {
     std::vector<int64_t> sizes = shape();
     const bool logits = draw(0, 1) == 1;
     if (logits) sizes[1] = 1;
@@ -177,7 +179,7 @@ TEST_F(VolumeCuda, ClDiceIsItsFormula) {
 }
 
 TEST_F(VolumeCuda, ComponentsAreThoseOfTheCpu) {
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < cuda::cases(40); ++sample) {
     const std::vector<int64_t> sizes = shape(60);
     const Tensor inside = mask(sizes), classes = (inside * at::randint(0, 4, sizes)).to(at::kInt);
     const int64_t volumes = sizes[0] * sizes[1], voxels = sizes[2] * sizes[3] * sizes[4];
@@ -211,7 +213,7 @@ TEST_F(VolumeCuda, ClDiceGivesTheSameBitsEveryTime) {
   const Tensor target = (at::rand({3, 1, 33, 70, 68}) < 0.3).to(at::kFloat).cuda();
   const ClDiceOptions options{.skeleton = {4, SoftErosion::kCross}, .smooth = 1, .logits = true};
   Tensor first_loss, first_grad;
-  for (int launch = 0; launch < 150; ++launch) {
+  for (int launch = 0; launch < cuda::launches(); ++launch) {
     const Tensor loss = fused_cldice(input, target, Tensor(), options);
     const Tensor grad = torch::autograd::grad({loss.sum()}, {input})[0];
     if (launch == 0) {

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "kernels/cuda_test_effort.h"
 #include "train/optimizer.h"
 #include "train/optimizer_update.h"
 
@@ -116,7 +117,7 @@ void expect_same(const ParameterSet& a, const Optimizer& host, const ParameterSe
 TEST(OptimizerCuda, LeavesTheStateOfTheLoopsOfTheCpu) {
   if (skip()) GTEST_SKIP() << "no GPU";
   const int64_t start = drawn_seed();
-  for (int64_t seed = start; seed < start + 24; ++seed) {
+  for (int64_t seed = start; seed < start + cuda::cases(24); ++seed) {
     SCOPED_TRACE(concat("seed ", seed));
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     const TrainingOptions options = drawn_options(random);
@@ -174,7 +175,7 @@ TEST(OptimizerCuda, GivesTheSameBitsEveryTime) {
   options.clip_norm = 1;
   options.ema = 0.9;
   std::vector<at::Tensor> first;
-  for (int run = 0; run < 150; ++run) {
+  for (int run = 0; run < cuda::launches(); ++run) {
     ParameterSet parameters = make_parameters(7, at::kCUDA, at::kBFloat16, true);
     Optimizer optimizer(options, parameters, Precision::k32);
     optimizer.set_lr(1e-2);

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""compute-sanitizer over our CUDA kernels, with the tests' small cases; groups of tests run side by side.
+
+    tools/sanitize_gpu.py [--program build/gpu/src/vox_cuda_test] [--tool racecheck --tool memcheck] [--limit 90]
+
+Kernels of others (torch, cuDNN), which the tests compare with, run as they are. Tests of speed and of large volumes are
+left out, and so are those of whole networks, whose kernels the others launch. Exit 0: every group ended without a finding.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+NAMED = {"convolutions": "Conv3dCuda.*", "norm, head, upsample": "NormCuda.*:HeadCuda.*:UpsampleCuda.*",
+         "losses": "FusedLoss.*:*VolumeLossesCuda.*:VolumeCuda.*",
+         "optimizer, gather, transforms": "OptimizerCuda.*:ParametersCuda.*:GatherCuda.*:IntensityCuda.*"}
+LEFT_OUT = ["*.TimeOf*", "*TakesLittle*", "*Large*", "*AMeanFar*", "*TwoThousand*", "GraphStep*", "*FusedUNet*",
+            "DeviceSource*"]
+
+
+def groups():
+    listed = dict(NAMED)
+    listed["others"] = "*"  # what is written later
+    filters = {}
+    for name, wanted in listed.items():
+        without = LEFT_OUT + (":".join(NAMED.values()).split(":") if name == "others" else [])
+        filters[name] = f"{wanted}-{':'.join(without)}"
+    return filters
+
+
+class Run:
+    def __init__(self, arguments, tool, name, tests):
+        self.tool, self.name, self.output = tool, name, tempfile.TemporaryFile("w+")
+        command = ["timeout", str(arguments.limit), "compute-sanitizer", "--tool", tool, "--error-exitcode", "9",
+                   "--kernel-regex", "kns=vox", arguments.program, f"--gtest_filter={tests}"]
+        environment = os.environ | {"VOXLOOM_SMALL_TESTS": "1"}
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT, env=environment)
+
+    def report(self):
+        code = self.process.wait()
+        self.seconds = time.monotonic() - self.started
+        self.output.seek(0)
+        text = self.output.read()
+        passed = len(re.findall(r"^\[       OK \]", text, re.MULTILINE))
+        summary = [line.strip("= ") for line in text.splitlines() if "SUMMARY" in line]
+        failed = re.findall(r"^\[  FAILED  \] (\S+) \(", text, re.MULTILINE)
+        skipped = "[  SKIPPED ]" in text  # no GPU: nothing was looked at
+        clean = not skipped and bool(summary) and "(0 errors" in summary[-1].replace(": 0 errors", " (0 errors") and not failed
+        verdict = "clean" if clean else "skipped" if skipped else "not ended" if code == 124 else f"exit {code}"
+        print(f"{self.tool:<10} {self.name:<30} {verdict}: {passed} tests, {self.seconds:.0f} s; {' '.join(summary)} "
+              f"{' '.join(failed)}", flush=True)
+        if not clean:
+            shown = [line for line in text.splitlines() if line.startswith("=====") or " ms)" in line]
+            print("\n".join("    " + line[:180] for line in shown[-12:]), flush=True)
+        return clean
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(REPOSITORY / "build" / "gpu" / "src" / "vox_cuda_test"))
+    parser.add_argument("--tool", action="append", choices=["memcheck", "racecheck", "initcheck", "synccheck"])
+    parser.add_argument("--limit", type=int, default=90, help="seconds for each group")
+    arguments = parser.parse_args()
+    runs = [Run(arguments, tool, name, tests) for tool in arguments.tool or ["racecheck", "memcheck"]
+            for name, tests in groups().items()]
+    return 0 if all([run.report() for run in runs]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

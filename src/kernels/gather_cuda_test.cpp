@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/cuda_test_effort.h"
 #include "base/random.h"
-#include "kernels/cuda_test_effort.h"
 #include "kernels/cuda_test_memory.h"
 
 namespace vox::cuda {

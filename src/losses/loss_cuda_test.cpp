@@ -5,8 +5,8 @@
 #include <chrono>
 #include <random>
 
+#include "base/cuda_test_effort.h"
 #include "base/error.h"
-#include "kernels/cuda_test_effort.h"
 #include "losses/loss.h"
 #include "ops/device.h"
 #include "ops/loss_ops.h"

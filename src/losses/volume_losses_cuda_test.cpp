@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "kernels/cuda_test_effort.h"
+#include "base/cuda_test_effort.h"
 #include "losses/loss.h"
 
 namespace vox {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "kernels/cuda_test_effort.h"
+#include "base/cuda_test_effort.h"
 #include "ops/conv3d_cuda_cases.h"
 
 namespace vox::cuda {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "kernels/cuda_test_effort.h"
+#include "base/cuda_test_effort.h"
 #include "ops/norm_cuda_cases.h"
 
 namespace vox::cuda::testing_norm {

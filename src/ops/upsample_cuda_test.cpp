@@ -9,7 +9,7 @@
 #include <functional>
 #include <random>
 
-#include "kernels/cuda_test_effort.h"
+#include "base/cuda_test_effort.h"
 
 namespace vox::cuda {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <random>
 
+#include "base/cuda_test_effort.h"
 #include "kernels/cldice_cuda.h"
 #include "kernels/components_cuda.h"
-#include "kernels/cuda_test_effort.h"
 #include "kernels/edt_cuda.h"
 
 namespace vox::ops {

@@ -9,8 +9,8 @@
 #include <map>
 #include <random>
 
+#include "base/cuda_test_effort.h"
 #include "base/error.h"
-#include "kernels/cuda_test_effort.h"
 #include "train/optimizer.h"
 #include "train/optimizer_update.h"
 

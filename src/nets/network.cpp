@@ -46,7 +46,7 @@ LayerTable Network::layer_table(const Extent3& patch, int64_t samples) {
       at::empty({samples, in_channels_, patch.z, patch.y, patch.x}, at::TensorOptions(at::kFloat).device(at::kMeta)),
       {.training = true});
   const ops::Trace::Kept &kept = trace.kept(), &again = trace.largest_segment();
-  return {trace.layers(), kept.plain + again.plain, kept.fused + again.fused};
+  return {trace.layers(), kept.plain + again.plain, kept.fused + again.fused, trace.moved()};
 }
 
 Extent3 Network::round_up(const Extent3& patch) const {

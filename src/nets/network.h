@@ -24,6 +24,7 @@ struct LayerTable {  // of one batch
   std::vector<ops::LayerRecord> layers;
   int64_t kept_elements = 0;        // of activations that a backward pass keeps
   int64_t kept_fused_elements = 0;  // the same on the fused path of a GPU
+  int64_t moved_elements = 0;       // read and written by what is no convolution, forward and backward
   double gmac() const;
 };
 

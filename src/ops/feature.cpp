@@ -10,7 +10,7 @@
 #include "ops/dropout_masks.h"
 #include "ops/feature_state.h"
 #include "ops/fused.h"
-#include "ops/trace.h"
+#include "ops/layer_trace.h"
 
 namespace vox::ops {
 namespace {
@@ -144,77 +144,8 @@ void fill_channels(Operands& in, int64_t groups) {
   in.weight = at::constant_pad_nd(in.weight, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
 }
 
-Feature shape_alone(const at::Tensor& like, int64_t channels, const Extent3& size) {
-  return Feature::plain(at::empty({like.size(0), channels, size.z, size.y, size.x}, like.options().device(at::kMeta)));
-}
-
 Extent3 extent_of(const at::Tensor& values) {
   return {values.size(2), values.size(3), values.size(4)};
-}
-
-// How many tensors of its output's size the backward of an epilogue keeps: what a norm reads, what an activation that
-// does not work in place reads, and the product with a dropout mask.
-int64_t tensors_kept(const Epilogue& epilogue) {
-  const Activation act = epilogue.activation.kind;
-  const bool in_place = act == Activation::kNone || act == Activation::kLeakyRelu || act == Activation::kRelu;
-  return (epilogue.norm.kind != NormKind::kNone) + !in_place + (epilogue.dropout.rate > 0 && epilogue.dropout.elements);
-}
-
-constexpr int64_t kMostLogits = 8;  // that the output layer's kernel takes (kernels/head_cuda.h)
-
-void record_kept(const Feature& feature, int64_t copies = 1) {
-  if (Trace* trace = Trace::current()) trace->add_kept(copies * feature.materialize().numel());
-}
-
-// Whether the fused path leaves norm and activation to the readers.
-bool waits_for_reader(const Epilogue& epilogue) {
-  const Activation act = epilogue.activation.kind;
-  const bool simple = act == Activation::kNone || act == Activation::kLeakyRelu || act == Activation::kRelu;
-  return epilogue.norm.kind != NormKind::kNone && !epilogue.residual && simple;
-}
-
-// What a reader keeps on the fused path: nothing where it reads raw outputs itself, else what it has applied for it.
-void record_reading(const Feature& input, bool reads_raw) {
-  Trace* const trace = Trace::current();
-  if (!trace || reads_raw) return;
-  const Feature::State& state = input.state();
-  if (!state.values.defined() && state.first) {
-    const at::Tensor &first = state.first->materialize(), &second = state.second->materialize();
-    trace->add_kept_fused(first.numel() + second.numel());
-  } else if (state.waits && !std::exchange(state.applied, true)) {
-    trace->add_kept_fused(state.values.numel());
-  }
-}
-
-// Whether our own convolutions would take it, on the GPUs they are written for.
-bool reads_raw(const ConvLayer& layer) {
-  const ConvGeometry& g = layer.geometry;
-  const Extent3 ones{1, 1, 1}, threes{3, 3, 3};
-  if (g.stride != ones || g.groups != 1) return false;
-  const int64_t in = layer.weight.size(1), out = layer.weight.size(0);
-  if (g.kernel == ones) return out <= kMostLogits;  // a head
-  const auto has_kernel = [](int64_t channels) { return channels == 32 || channels == 64 || channels == 128; };
-  return g.kernel == threes && has_kernel(in) && has_kernel(out);
-}
-
-struct ConvSize {
-  int64_t channels;
-  Extent3 output, places;  // where the kernel is applied: the output, or the input of a transposed convolution
-};
-
-Feature record_conv(const at::Tensor& input, const ConvLayer& layer, const Epilogue& epilogue, const ConvSize& conv) {
-  const Feature result = shape_alone(input, conv.channels, conv.output);
-  record_kept(result, 1 + tensors_kept(epilogue));
-  const bool waits = waits_for_reader(epilogue), applied = epilogue.norm.kind != NormKind::kNone && !waits;
-  if (Trace* trace = Trace::current()) {
-    trace->add_kept_fused((applied ? 2 : 1) * result.materialize().numel());
-    const int64_t parameters = layer.weight.numel() + (layer.bias.defined() ? layer.bias.numel() : 0);
-    const double macs =
-        static_cast<double>(layer.weight.numel()) * static_cast<double>(input.size(0) * conv.places.voxels());
-    trace->add({layer.name ? *layer.name : "", result.materialize().sizes().vec(), parameters, macs, input.numel(),
-                trace->kept().fused});
-  }
-  return Feature::from({.values = result.materialize(), .waits = waits});
 }
 
 Extent3 conv_size(const Extent3& in, const Extent3& kernel, const Extent3& stride, const Extent3& padding) {
@@ -232,7 +163,9 @@ Feature pooled(const Feature& input, const PoolWindow& window,
       shape_alone(values, values.size(1), conv_size(extent_of(values), window.kernel, window.stride, window.padding));
   record_kept(result);
   constexpr int64_t kWithIndices = 1 + sizeof(int64_t) / 2;  // a max pool keeps the places of its maxima
-  if (Trace* trace = Trace::current()) trace->add_kept_fused(kWithIndices * result.materialize().numel());
+  const int64_t numel = result.materialize().numel();
+  record_kept_fused(kWithIndices * numel);
+  record_moved(2 * (values.numel() + kWithIndices * numel));
   return result;
 }
 
@@ -270,11 +203,11 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
-  record_reading(input, reads_raw(layer));
+  const Reading reading = record_reading(input, reads_raw(layer));
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     const Extent3 size = conv_size(extent_of(values), g.kernel, g.stride, padding);
-    return record_conv(values, layer, epilogue, {layer.weight.size(0), size, size});
+    return record_conv(values, layer, epilogue, {layer.weight.size(0), size, size, reading});
   }
   Operands in = operands(values, layer, epilogue);
   fill_channels(in, g.groups);
@@ -292,13 +225,13 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
   const Extent3 twos{2, 2, 2};
-  record_reading(input, g.kernel == twos && g.stride == twos);
+  const Reading reading = record_reading(input, g.kernel == twos && g.stride == twos);
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     Extent3 size;
     for (int a = 0; a < 3; ++a)
       size[a] = (values.size(a + 2) - 1) * g.stride[a] - 2 * padding[a] + g.kernel[a] + g.output_padding[a];
-    return record_conv(values, layer, epilogue, {layer.weight.size(1) * g.groups, size, extent_of(values)});
+    return record_conv(values, layer, epilogue, {layer.weight.size(1) * g.groups, size, extent_of(values), reading});
   }
   const Operands in = operands(values, layer, epilogue);
   const at::Tensor raw = at::conv_transpose3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding),
@@ -311,13 +244,15 @@ Feature apply(const Feature& input, const Epilogue& epilogue) {
   if (!values.is_meta()) return finish({values, {}, {}}, epilogue, false);
   record_kept(input, tensors_kept(epilogue) + (epilogue.activation.kind != Activation::kNone));
   record_reading(input, false);
-  if (Trace* trace = Trace::current()) trace->add_kept_fused(values.numel());
+  record_kept_fused(values.numel());
+  record_moved((epilogue.norm.kind != NormKind::kNone ? 8 : 5) * values.numel());
   return input;
 }
 
 Feature add(const Feature& first, const Feature& second) {
   const at::Tensor sum = first.materialize() + second.materialize();
-  if (Trace* trace = Trace::current()) trace->add_kept_fused(sum.numel());
+  record_kept_fused(sum.numel());
+  record_moved(3 * sum.numel());
   return Feature::plain(sum);
 }
 
@@ -331,9 +266,10 @@ Feature mean(const Feature& input, const std::array<bool, 3>& over) {
 
 Feature gate(const Feature& input, const Feature& logits) {
   const at::Tensor values = input.materialize() * at::sigmoid(logits.materialize());
-  Trace* const trace = Trace::current();
-  if (trace && values.is_meta()) trace->add_kept(values.numel());
-  return Feature::plain(values);
+  const Feature result = Feature::plain(values);
+  if (values.is_meta()) record_kept(result);
+  record_moved(7 * values.numel());
+  return result;
 }
 
 Feature max_pool(const Feature& input, const PoolWindow& window) {
@@ -355,7 +291,11 @@ Feature upsample(const Feature& input, const Extent3& factor, Interpolation how)
   const at::Tensor& values = input.materialize();
   Extent3 size = extent_of(values);
   for (int a = 0; a < 3; ++a) size[a] *= factor[a];
-  if (values.is_meta()) return shape_alone(values, values.size(1), size);
+  if (values.is_meta()) {
+    const Feature larger = shape_alone(values, values.size(1), size);
+    record_moved(2 * (values.numel() + larger.materialize().numel()));
+    return larger;
+  }
   if (how == Interpolation::kNearest) return Feature::plain(at::upsample_nearest3d(values, sizes(size)));
   return Feature::plain(at::upsample_trilinear3d(values, sizes(size), how == Interpolation::kLinearAlignCorners));
 }
@@ -363,6 +303,7 @@ Feature upsample(const Feature& input, const Extent3& factor, Interpolation how)
 Feature pixel_shuffle(const Feature& input, int64_t factor) {
   const at::Tensor& values = input.materialize();
   const int64_t channels = values.size(1) / (factor * factor * factor);
+  record_moved(4 * values.numel());
   const Extent3 size = extent_of(values);
   const at::Tensor blocks = values.reshape({values.size(0), channels, factor, factor, factor, size.z, size.y, size.x});
   return Feature::plain(blocks.permute({0, 1, 5, 2, 6, 3, 7, 4})
@@ -375,6 +316,7 @@ Feature pad(const Feature& input, const Extent3& before, const Extent3& after, P
   if (values.is_meta()) {
     Extent3 size = extent_of(values);
     for (int a = 0; a < 3; ++a) size[a] += before[a] + after[a];
+    record_moved(4 * values.numel());
     return shape_alone(values, values.size(1), size);
   }
   const std::array<int64_t, 6> amount{before.x, after.x, before.y, after.y, before.z, after.z};

@@ -16,6 +16,13 @@ struct LayerRecord {
   double macs = 0;         // of the whole batch
   int64_t input = 0;       // elements
   int64_t kept_fused = 0;  // of everything up to here, as Trace::Kept counts
+  // What its time follows from:
+  int64_t in_channels = 1, groups = 1, taps = 1;  // taps: voxels of the kernel
+  bool strided = false, transposed = false;
+  bool own_kernel = false;  // one of ours takes it, on the GPUs it is written for
+  bool has_norm = false;
+  int64_t joined = 0;   // elements of its input where that is two tensors
+  int64_t written = 0;  // elements that the fused path writes out before it: norm applied, tensors joined
 };
 
 class Trace {  // of this thread; the innermost one records
@@ -41,12 +48,16 @@ class Trace {  // of this thread; the innermost one records
     largest_.fused = std::max(largest_.fused, kept_.fused - before.fused);
     kept_ = {before.plain + output, before.fused + output};
   }
+  // Elements that everything but convolutions and their norms reads and writes, forward and backward.
+  void add_moved(int64_t elements) { moved_ += elements; }
+  int64_t moved() const { return moved_; }
   const Kept& kept() const { return kept_; }
   const Kept& largest_segment() const { return largest_; }
 
  private:
   std::vector<LayerRecord> layers_;
   Kept kept_, largest_;
+  int64_t moved_ = 0;
   Trace* outer_;
 };
 

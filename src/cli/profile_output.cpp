@@ -51,6 +51,12 @@ json stage_object(const std::vector<StageLine>& stages) {
   return object;
 }
 
+json stage_list(const std::vector<StageLine>& stages) {  // in the order of a step
+  json list = json::array();
+  for (const StageLine& stage : stages) list.push_back({{"name", stage.name}, {"ms", stage.ms}});
+  return list;
+}
+
 json suggestions_json(const Profile& profile) {
   json list = json::array();
   for (const Suggestion& one : profile.suggestions)
@@ -80,6 +86,7 @@ json to_json(const Profile& profile) {
           {"stages", stages},
           {"step_stages", stage_object(profile.step_stages)},
           {"data_stages", stage_object(profile.data_stages)},
+          {"waterfall", {{"step", stage_list(profile.step_stages)}, {"data", stage_list(profile.data_stages)}}},
           {"bottleneck", {{"name", profile.bottleneck.name}, {"evidence", profile.bottleneck.evidence}}},
           {"suggestions", suggestions_json(profile)},
           {"samples_per_s", samples_per_s(profile)},

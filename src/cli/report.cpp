@@ -1,4 +1,6 @@
 // voxloom report: one self-contained HTML file of a run, or of several side by side.
+#include "cli/report.h"
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -29,11 +31,12 @@ std::vector<ConfigurationRow> rows_of(const RunFolder& run) {
 void run_report(const ReportOptions& options) {
   std::vector<ReportRun> runs;
   for (const std::string& path : options.runs) {
-    const RunFolder run = RunFolder::open(path);
+    const RunFolder run = RunFolder::open_measured(path);
     runs.push_back(load_report_run(run, rows_of(run)));
   }
   fs::path output = options.output;
-  if (output.empty()) output = runs.size() == 1 ? RunFolder::open(options.runs[0]).report() : fs::path("report.html");
+  if (output.empty())
+    output = runs.size() == 1 ? RunFolder::open_measured(options.runs[0]).report() : fs::path("report.html");
   write_file(output, render_report(runs));
   std::cout << output.string() << '\n';
 }
@@ -47,6 +50,18 @@ void define(CLI::App& command) {
 }
 
 }  // namespace
+
+fs::path write_folder_report(const fs::path& folder) {
+  const RunFolder run = RunFolder::open_measured(folder);
+  write_report(run, rows_of(run));
+  return run.report();
+}
+
+void leave_in_folder(const fs::path& folder, const std::string& file, const std::string& document) {
+  make_folders(folder);
+  write_file(folder / file, document);
+  std::cerr << "in the report: " << write_folder_report(folder).string() << '\n';
+}
 
 CommandEntry report_command() {
   return {"report", "Write the HTML report of a run, or of several side by side.", define};

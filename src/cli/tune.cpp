@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/make_data.h"
 #include "cli/profile_output.h"
+#include "cli/report.h"
 #include "measure/tune.h"
 
 namespace vox::cli {
@@ -20,7 +21,7 @@ using nlohmann::json;
 struct Arguments {
   std::vector<std::string> words, allow;
   TuneRequest request;
-  std::string output;
+  std::string output, run;
   bool as_json = false;
 };
 
@@ -123,8 +124,10 @@ void run(Arguments arguments) {
   const TuneResult result = tune_recipe(request);
   const std::string yaml = tuned_yaml(request, result, arguments.output.empty() ? "tuned.yaml" : arguments.output);
   if (!arguments.output.empty() && !request.ablate) write_file(arguments.output, yaml);
+  const std::string document = result_json(result, yaml).dump(2) + "\n";
+  if (!arguments.run.empty()) leave_in_folder(arguments.run, "tune.json", document);
   if (arguments.as_json)
-    std::cout << result_json(result, yaml).dump(2) << '\n';
+    std::cout << document;
   else
     print_summary(result, request, yaml);
 }
@@ -148,6 +151,7 @@ void define(CLI::App& command) {
   command.add_option("--steps", request.steps, "steps of each trial; without it until its median is stable")
       ->check(CLI::PositiveNumber);
   command.add_option("--output", arguments->output, "write the recipe that came out to this file");
+  command.add_option("--run", arguments->run, "leave every trial in this folder, and in its report.html");
   command.add_option("--device", request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.callback([arguments] { run(*arguments); });

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "report/html_measured.h"
 #include "report/html_sections.h"
 #include "report/html_text.h"
 
@@ -33,6 +34,16 @@ std::vector<std::string> warnings_of(const fs::path& log) {
   return warnings;
 }
 
+// An error names the file.
+std::string card_of(const fs::path& file, std::string (*card)(const std::string&)) {
+  if (!fs::exists(file)) return "";
+  try {
+    return card(read_file(file));
+  } catch (const Error& error) {
+    throw Error(concat(file.string(), ": ", error.what()));
+  }
+}
+
 std::string page_title(const std::vector<ReportRun>& runs) {
   std::vector<std::string> names;
   for (const ReportRun& run : runs) names.push_back(run.name);
@@ -44,6 +55,10 @@ std::string page_title(const std::vector<ReportRun>& runs) {
 ReportRun load_report_run(const RunFolder& run, const std::vector<ConfigurationRow>& differences) {
   ReportRun loaded;
   loaded.name = run.name();
+  loaded.profile = card_of(run.profile(), profile_card);
+  loaded.tune = card_of(run.tune(), tune_card);
+  loaded.trained = RunFolder::is_run(run.path());
+  if (!loaded.trained) return loaded;
   loaded.record = read_record(run);
   // A run that still says "running" long after its process is gone was killed; the report says so too.
   if (loaded.record.state == RunState::kRunning && !is_alive(loaded.record, read_status(run))) {
@@ -66,8 +81,12 @@ std::string render_report(const std::vector<ReportRun>& runs) {
   page += concat("<title>", escape_html(page_title(runs)), " - Voxloom</title>\n<style>", report_style(),
                  "</style></head>\n");
   page += "<body><main>\n";
-  page += header_section(runs) + figures_section(runs) + plots_section(runs) + time_section(runs);
-  page += slices_section(runs) + warnings_section(runs) + configuration_section(runs) + processes_section(runs);
+  page += header_section(runs);
+  const bool trained = std::any_of(runs.begin(), runs.end(), [](const ReportRun& run) { return run.trained; });
+  if (trained) page += figures_section(runs) + plots_section(runs) + time_section(runs);
+  page += measured_section(runs);
+  if (trained)
+    page += slices_section(runs) + warnings_section(runs) + configuration_section(runs) + processes_section(runs);
   page += concat("</main>\n<script>", report_script(), "</script>\n</body></html>\n");
   return page;
 }

@@ -23,6 +23,8 @@ struct ReportRun {
   std::vector<ConfigurationRow> differences;  // from the defaults
   std::vector<std::string> warnings;          // lines of log.txt
   std::vector<SliceFiles> slices;
+  bool trained = true;        // false: a folder with nothing but a profile or a search for settings
+  std::string profile, tune;  // HTML of what those commands left; empty where they did not run
 };
 
 ReportRun load_report_run(const RunFolder& run, const std::vector<ConfigurationRow>& differences);

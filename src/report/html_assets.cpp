@@ -42,6 +42,8 @@ header p{flex-basis:100%}
 .legend b{font-weight:600;margin-left:5px}
 .note{font-size:.8rem;color:var(--soft)}
 .bar{display:flex;height:26px;border-radius:6px;overflow:hidden;background:var(--grid);margin:2px 0 6px}.bar div{min-width:1px}
+.waterfall{display:block;width:100%;min-width:560px;max-width:980px;height:auto;margin:8px 0}.waterfall text{font-size:12px;fill:var(--ink);font-family:inherit}
+.waterfall .value{fill:var(--soft)}.card h3{margin-top:10px}.wide{min-width:640px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{text-align:left;padding:5px 16px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}

@@ -118,7 +118,7 @@ std::optional<double> mean_of_training(const MetricsTable& metrics, const std::s
 std::string header_section(const std::vector<ReportRun>& runs) {
   std::ostringstream out;
   for (const ReportRun& run : runs) {
-    out << "<header><h1>" << escape_html(run.name) << "</h1>" << state_badge(run.record);
+    out << "<header><h1>" << escape_html(run.name) << "</h1>" << (run.trained ? state_badge(run.record) : "");
     if (!run.record.reason.empty()) out << "<span class=\"soft\">" << escape_html(run.record.reason) << "</span>";
     if (runs.size() == 1) out << "<p class=\"soft\">" << escape_html(run.record.machine) << "</p>";
     out << "</header>\n";
@@ -222,6 +222,22 @@ std::string time_section(const std::vector<ReportRun>& runs) {
   }
   if (rows.empty()) return "";
   return "<h2>Where the time of a step goes</h2>\n<div class=\"card\" id=\"step-stages\">" + rows + "</div>\n";
+}
+
+std::string measured_section(const std::vector<ReportRun>& runs) {
+  std::string html;
+  const auto add = [&](const char* id, const char* title, std::string ReportRun::*card) {
+    std::string cards;
+    for (const ReportRun& run : runs) {
+      if ((run.*card).empty()) continue;
+      const std::string name = runs.size() > 1 ? concat("<h3>", escape_html(run.name), "</h3>") : "";
+      cards += concat("<div class=\"card\">", name, run.*card, "</div>\n");
+    }
+    if (!cards.empty()) html += concat("<h2>", title, "</h2>\n<div id=\"", id, "\">", cards, "</div>\n");
+  };
+  add("profile", "Profile", &ReportRun::profile);
+  add("tune", "Settings that were tried", &ReportRun::tune);
+  return html;
 }
 
 std::string slices_section(const std::vector<ReportRun>& runs) {

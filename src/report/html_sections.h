@@ -12,7 +12,8 @@ namespace vox {
 std::string header_section(const std::vector<ReportRun>& runs);
 std::string figures_section(const std::vector<ReportRun>& runs);  // tiles of one run, a table of several
 std::string plots_section(const std::vector<ReportRun>& runs);
-std::string time_section(const std::vector<ReportRun>& runs);  // where the time of a step goes
+std::string time_section(const std::vector<ReportRun>& runs);      // where the time of a step goes
+std::string measured_section(const std::vector<ReportRun>& runs);  // what `profile` and `tune` found
 std::string slices_section(const std::vector<ReportRun>& runs);
 std::string configuration_section(const std::vector<ReportRun>& runs);
 std::string warnings_section(const std::vector<ReportRun>& runs);

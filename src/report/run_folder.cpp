@@ -60,6 +60,11 @@ RunFolder RunFolder::open(const fs::path& path) {
   return RunFolder(path);
 }
 
+RunFolder RunFolder::open_measured(const fs::path& path) {
+  const RunFolder folder(path);
+  return fs::is_regular_file(folder.profile()) || fs::is_regular_file(folder.tune()) ? folder : open(path);
+}
+
 bool RunFolder::is_run(const fs::path& path) {
   return fs::is_regular_file(path / "run.json");
 }

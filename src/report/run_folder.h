@@ -22,6 +22,8 @@ class RunFolder {
   // An existing run; Error where there is none.
   static RunFolder open(const fs::path& path);
   static bool is_run(const fs::path& path);
+  // A folder that `profile --run` or `tune --run` left its result in: a run, or nothing but that.
+  static RunFolder open_measured(const fs::path& path);
 
   const fs::path& path() const { return path_; }
   std::string name() const;
@@ -31,6 +33,8 @@ class RunFolder {
   fs::path metrics() const { return path_ / "metrics.csv"; }
   fs::path log() const { return path_ / "log.txt"; }
   fs::path report() const { return path_ / "report.html"; }
+  fs::path profile() const { return path_ / "profile.json"; }
+  fs::path tune() const { return path_ / "tune.json"; }
   fs::path checkpoints() const { return path_ / "checkpoints"; }
   fs::path images() const { return path_ / "images"; }
   fs::path lock() const { return path_ / ".lock"; }

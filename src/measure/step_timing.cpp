@@ -14,8 +14,10 @@
 #include "base/span.h"
 #include "base/thread_pool.h"
 #include "measure/memory_estimate.h"
+#include "train/kernel_cache.h"
 #include "train/learner.h"
 #include "train/step.h"
+#include "volume/shelf.h"
 
 namespace vox {
 namespace {
@@ -86,6 +88,7 @@ struct StepBench::Impl {
     device = choose_device(request.device, options.system);
     at::set_num_threads(request.threads > 0 ? request.threads : available_cpus());
     choose_kernels(options.training);
+    if (device.is_cuda()) recall_kernel_choices(cache_folder(options.data.cache_dir), {});
     if (request.cudnn_plans > 0) at::globalContext().setBenchmarkLimitCuDNN(request.cudnn_plans);
     if (device.is_cuda()) at::zeros({1}, device);
     wait_for(device);
@@ -99,6 +102,7 @@ struct StepBench::Impl {
     clock.lap("first_step");
     note_peak("first_step");
     first_step_s = clock.last;
+    keep_kernel_choices(cache_folder(options.data.cache_dir), {});
     for (int64_t i = 1; i < request.warm_up; ++i) step();
     wait_for(device);
     clock.lap("warm_up");

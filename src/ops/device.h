@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda.h"
@@ -18,5 +20,11 @@ cuda::Stream current_stream(const at::Tensor& tensor);
 // Of the device and type of `like`, in memory that no captured graph counts as its own: a graph may write whatever it
 // computed earlier into what it took from its pool. May be called while a graph is captured.
 at::Tensor empty_outside_of_graphs(const std::vector<int64_t>& size, const at::Tensor& like);
+
+// For choices among kernels: what the GPU of a tensor takes for `work`, after one run that does not count, and a name
+// of that GPU, its driver and its cuDNN. Timing waits for the GPU, so there is none while a graph is captured.
+double milliseconds_of(const at::Tensor& on, const std::function<void()>& work);
+bool is_captured(const at::Tensor& on);
+std::string gpu_and_libraries(const at::Tensor& on);
 
 }  // namespace vox::ops

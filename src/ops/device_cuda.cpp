@@ -1,12 +1,63 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
 #include "ops/device.h"
 
 namespace vox::ops {
+namespace {
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using EventHandle = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+EventHandle make_event() {
+  cudaEvent_t event = nullptr;
+  C10_CUDA_CHECK(cudaEventCreate(&event));
+  return EventHandle(event);
+}
+
+}  // namespace
+
+double milliseconds_of(const at::Tensor& on, const std::function<void()>& work) {
+  constexpr int kRounds = 3, kRuns = 5;
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(on.device().index()).stream();
+  const EventHandle begin = make_event(), end = make_event();
+  work();
+  float best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    C10_CUDA_CHECK(cudaEventRecord(begin.get(), stream));
+    for (int run = 0; run < kRuns; ++run) work();
+    C10_CUDA_CHECK(cudaEventRecord(end.get(), stream));
+    C10_CUDA_CHECK(cudaEventSynchronize(end.get()));
+    float elapsed = 0;
+    C10_CUDA_CHECK(cudaEventElapsedTime(&elapsed, begin.get(), end.get()));
+    best = round == 0 ? elapsed : std::min(best, elapsed);
+  }
+  return static_cast<double>(best) / kRuns;
+}
+
+bool is_captured(const at::Tensor& on) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  C10_CUDA_CHECK(cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(on.device().index()).stream(), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+std::string gpu_and_libraries(const at::Tensor& on) {
+  cudaDeviceProp properties{};
+  int driver = 0;
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, on.device().index()));
+  C10_CUDA_CHECK(cudaDriverGetVersion(&driver));
+  return concat(properties.name, ", CUDA ", driver, ", cuDNN ", at::detail::getCUDAHooks().versionCuDNN());
+}
 
 cuda::Stream current_stream(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();

@@ -1,5 +1,8 @@
 #include <torch/torch.h>
 
+#include <functional>
+
+#include "base/error.h"
 #include "kernels/head_cuda.h"
 #include "kernels/hopper/conv3d.h"
 #include "ops/device.h"
@@ -55,6 +58,15 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
     std::vector<int64_t> sizes = first.sizes().vec();
     sizes[1] = weight.size(0);
     const at::Tensor result = at::empty(sizes, call->inputs[0].raw.options(), at::MemoryFormat::ChannelsLast3d);
+    launch(*call, weight, result);
+    context->save_for_backward({weight});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return result;
+  }
+
+  static void launch(ConvCall& of, const at::Tensor& weight, const at::Tensor& result) {
+    ConvCall* const call = &of;
+    const std::vector<int64_t> sizes = result.sizes().vec();
     const cuda::Conv3d conv = described(call->inputs, result, sizes[1]);
     const cuda::Stream stream = current_stream(result);
     if (call->wants_moments) {
@@ -69,9 +81,19 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
       cuda::conv3d_pack(memory(weight), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kForward, stream);
       cuda::conv3d_forward(conv, memory(packed), floats(call->moments), stream);
     }
-    context->save_for_backward({weight});
-    context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return result;
+  }
+
+  // A step of training with it, of which nothing is kept: for timing.
+  static void rehearse(ConvCall& call, const at::Tensor& weight, bool learns) {
+    std::vector<int64_t> sizes = call.inputs[0].raw.sizes().vec();
+    sizes[1] = weight.size(0);
+    const at::Tensor y = at::empty(sizes, call.inputs[0].raw.options(), at::MemoryFormat::ChannelsLast3d);
+    launch(call, weight, y);
+    if (!learns) return;
+    const cuda::Conv3d conv = described(call.inputs, y, sizes[1]);
+    variable_list gradients(4);
+    if (call.inputs_learn) add_input_gradients(call, conv, weight, gradients);
+    weight_gradient(call, conv, weight);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -118,6 +140,43 @@ bool is_plain_3x3x3(const ConvGeometry& g) {
   return g.kernel == threes && g.stride == ones && g.groups == 1 && (!g.padding || *g.padding == ones);
 }
 
+// The same with cuDNN, which reads one tensor that waits for nothing.
+void rehearse_cudnn(const at::Tensor& x, const at::Tensor& scratch, const at::Tensor& weight, bool learns,
+                    bool inputs_learn) {
+  const std::vector<int64_t> ones{1, 1, 1}, none{0, 0, 0};
+  if (scratch.defined()) scratch.copy_(x);  // as many bytes as the pass before it
+  const at::Tensor y = at::convolution(x, weight, {}, ones, ones, ones, false, none, 1);
+  if (learns)
+    at::convolution_backward(y, x, weight, at::OptionalIntArrayRef(), ones, ones, ones, false, none, 1,
+                             {inputs_learn, true, false});
+}
+
+bool own_is_faster(const std::vector<Input>& inputs, const at::Tensor& weight, bool learns) {
+  const at::NoGradGuard no_grad;
+  const ConvCallPtr call = c10::make_intrusive<ConvCall>();
+  call->inputs = inputs;
+  std::vector<at::Tensor> parts;
+  bool waits = inputs.size() > 1;
+  for (const Input& input : inputs) {
+    call->inputs_learn |= input.activation.requires_grad();
+    waits |= input.scale.defined();
+    parts.push_back(input.raw);
+  }
+  const at::Tensor x = at::cat(parts, 1).contiguous(at::MemoryFormat::ChannelsLast3d), detached = weight.detach();
+  const at::Tensor scratch = waits ? at::empty_like(x) : at::Tensor();
+  const double own = milliseconds_of(x, [&] { OwnConv::rehearse(*call, detached, learns); });
+  const double cudnn = milliseconds_of(x, [&] { rehearse_cudnn(x, scratch, detached, learns, call->inputs_learn); });
+  return own < cudnn;
+}
+
+std::string name_of(const cuda::Conv3d& conv, const at::Tensor& on, bool learns) {
+  static const std::string machine = gpu_and_libraries(on);
+  std::string name = concat(machine, ": 3x3x3 ", conv.n, "x", conv.z, "x", conv.y, "x", conv.x);
+  for (const cuda::ConvInput& input : conv.input)
+    if (input.channels > 0) name += concat(" from ", input.channels, input.scale != nullptr ? " with norm" : "");
+  return name + concat(" to ", conv.out(), learns ? ", learning" : "");
+}
+
 enum class Kernel { kNone, kFirstLayer, kGeneral };
 
 Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
@@ -130,10 +189,25 @@ Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
     const bool image = !inputs[0].activation.requires_grad();
     return image && cuda::conv3d_first_layer_available(conv) ? Kernel::kFirstLayer : Kernel::kNone;
   }
-  if (!cuda::conv3d_forward_wins(conv)) return Kernel::kNone;
-  const bool both =
-      !learns || (cuda::conv3d_forward_wins(gradient_of(conv)) && cuda::conv3d_weight_gradient_wins(conv));
-  return both ? Kernel::kGeneral : Kernel::kNone;
+  std::vector<cuda::ConvTimes> passes{cuda::conv3d_forward_times(conv)};
+  if (learns) {
+    passes.push_back(cuda::conv3d_forward_times(gradient_of(conv)));
+    passes.push_back(cuda::conv3d_weight_gradient_times(conv));
+  }
+  bool own = true;  // as expected
+  cuda::ConvTimes all;
+  for (const cuda::ConvTimes& pass : passes) {
+    if (pass.own_ms == 0) return Kernel::kNone;
+    own &= pass.own_ms < pass.cudnn_ms;
+    all.own_ms += pass.own_ms, all.cudnn_ms += pass.cudnn_ms;
+  }
+  constexpr double kClear = 1.4;  // the table is rarely wrong by so much
+  const bool clear = all.own_ms * kClear < all.cudnn_ms || all.cudnn_ms * kClear < all.own_ms;
+  if (clear) return own ? Kernel::kGeneral : Kernel::kNone;
+  std::function<bool()> time_both;
+  if (!is_captured(inputs[0].raw)) time_both = [&] { return own_is_faster(inputs, layer.weight, learns); };
+  own = choose_own(name_of(conv, inputs[0].raw, learns), own, time_both);
+  return own ? Kernel::kGeneral : Kernel::kNone;
 }
 
 struct HeadCall : torch::CustomClassHolder {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "kernels/hopper/conv3d.h"
 #include "ops/feature.h"
 #include "ops/kernel_choice.h"
 
@@ -141,6 +142,30 @@ TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   set_kernel_arch("generic");
   expect_like_truth(GetParam(), seed);
+}
+
+// Of 128 to 128 channels the table expects about the same of both kernels.
+TEST(KernelTimingCuda, TimesAShapeOnceAndBothKernelsAreRight) {
+  if (!torch::cuda::is_available() || !cuda::conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
+  torch::manual_seed(3);
+  const Case with{NormKind::kInstance, 128, at::kBFloat16, 1};
+  const LayerTwin first(128, 128, with.type), second(128, 128, with.type);
+  const Tensor image = at::randn({2, 128, 32, 32, 32}).to(at::kCUDA, with.type);
+  const Feature entered = Feature::plain(image.contiguous(at::MemoryFormat::ChannelsLast3d));
+  const Tensor truth = run_truth(second, run_truth(first, image.to(at::kDouble), with), with);
+  const auto error = [&] { return relative_error(run(second, run(first, entered, with), with).materialize(), truth); };
+  set_kernel_timing(KernelTiming::kOncePerShape);
+  const KernelChoices before = kernel_choices();
+  EXPECT_LT(error(), 4e-2);
+  KernelChoices found = kernel_choices();
+  EXPECT_GT(found.size(), before.size());
+  EXPECT_LT(error(), 4e-2);
+  EXPECT_EQ(kernel_choices(), found);
+  for (auto& [shape, kernel] : found) kernel = kernel == "own" ? "cudnn" : "own";
+  adopt_kernel_choices(found);
+  EXPECT_LT(error(), 4e-2);
+  for (const auto& [shape, kernel] : kernel_choices()) std::printf("%s: not %s\n", shape.c_str(), kernel.c_str());
+  set_kernel_timing(KernelTiming::kFixed);
 }
 
 INSTANTIATE_TEST_SUITE_P(

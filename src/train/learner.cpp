@@ -88,6 +88,7 @@ void choose_kernels(const TrainingOptions& training) {
   at::globalContext().setDeterministicCuDNN(training.deterministic);
   at::globalContext().setDeterministicAlgorithms(training.deterministic, /*warn_only=*/true);
   at::globalContext().setBenchmarkCuDNN(!training.deterministic);
+  ops::set_kernel_timing(training.deterministic ? ops::KernelTiming::kFixed : ops::KernelTiming::kOncePerShape);
 }
 
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values) {

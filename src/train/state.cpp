@@ -66,6 +66,8 @@ TrainState parse(const Metadata& metadata) {
   state.class_values = json("class_values").get<std::vector<int64_t>>();
   if (metadata.count("input_statistics") > 0)
     state.input_statistics = json("input_statistics").get<std::vector<std::array<double, 2>>>();
+  if (metadata.count("kernel_choices") > 0)
+    state.kernel_choices = json("kernel_choices").get<std::map<std::string, std::string>>();
   state.machine = json("machine").get<std::map<std::string, std::string>>();
   return state;
 }
@@ -102,7 +104,7 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
   metadata["skipped_cases"] = Json(state.skipped_cases).dump();
   metadata["class_values"] = Json(state.class_values).dump();
   metadata["input_statistics"] = Json(state.input_statistics).dump();
-  metadata["kernel_choices"] = "{}";
+  metadata["kernel_choices"] = Json(state.kernel_choices).dump();
   metadata["machine"] = Json(state.machine).dump();
   return metadata;
 }

@@ -13,7 +13,9 @@
 #include "report/machine.h"
 #include "train/checkpoint.h"
 #include "train/device_source.h"
+#include "train/kernel_cache.h"
 #include "train/training_loop.h"
+#include "volume/shelf.h"
 
 namespace vox {
 namespace {
@@ -144,6 +146,7 @@ class Session {
     use_threads(threads_.compute);
     if (device_.is_cuda()) log_.watch_gpu(device_.index() < 0 ? 0 : device_.index());
     choose_kernels(options_.training);
+    if (device_.is_cuda()) recall_kernel_choices(cache_folder(options_.data.cache_dir), state_.kernel_choices);
     load_data();
     learner_ = make_learner(options_, *store_, device_);
     if (!request_.export_folder.empty())
@@ -217,6 +220,8 @@ class Session {
   void fill_state() {
     state_.compute_threads = threads_.compute;
     state_.machine = machine_of(device_, options_);
+    state_.kernel_choices = ops::kernel_choices();
+    keep_kernel_choices(cache_folder(options_.data.cache_dir), writer_.folder().path());
     state_.class_values = class_values(options_, *store_, learner_.model.out_channels);
     state_.input_statistics.clear();
     for (const ChannelStatistics& one : store_->dataset_statistics())

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "nets/weights.h"
+#include "ops/kernel_choice.h"
 #include "train/checkpoint.h"
 #include "train/device_source.h"
 #include "train/ema.h"
@@ -278,6 +279,7 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   const Span span("checkpoint");
   last_save_ = Clock::now();
   parts_.log.phase("saving", parts_.state.step);
+  parts_.state.kernel_choices = ops::kernel_choices();  // validation has shapes of its own
   Metadata metadata = to_metadata(parts_.state, parts_.options);
   for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;
   auto snapshot =

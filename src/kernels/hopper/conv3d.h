@@ -31,6 +31,11 @@ bool conv3d_available();  // this GPU has what the kernels need
 // input that waits for its norm, or that is two tensors, costs cuDNN a pass over it first, which is counted.
 bool conv3d_forward_wins(const Conv3d& conv);
 bool conv3d_weight_gradient_wins(const Conv3d& conv);
+struct ConvTimes {  // expected; own_ms is 0 where there is no kernel
+  double own_ms = 0, cudnn_ms = 0;
+};
+ConvTimes conv3d_forward_times(const Conv3d& conv);
+ConvTimes conv3d_weight_gradient_times(const Conv3d& conv);
 
 // Weights [out][3][3][3][in] bfloat16 (torch's channels_last_3d) into the order the kernel reads; as many elements.
 // kGradient: the operator that takes gradients of the output to gradients of the input; in() and out() change places.

@@ -38,13 +38,13 @@ bool has_kernel(const Conv3d& conv) {
 }
 
 // `use`: the part of the products that counts.
-bool wins(const Conv3d& conv, const OwnRate& own, double use, double cudnn) {
+ConvTimes expected(const Conv3d& conv, const OwnRate& own, double use, double cudnn) {
   const double voxels = double(conv.n * conv.z * conv.y * conv.x);
   const double flops = 54.0 * voxels * double(conv.in() * conv.out());
   const bool prologue = conv.input[0].scale != nullptr || conv.input[1].scale != nullptr;
   const double pass = prologue || conv.input[1].channels > 0 ? 4 * voxels * double(conv.in()) / kBytesPerMs : 0;
   const double own_ms = flops / (use * (prologue ? own.with_prologue : own.plain) * kFlopsPerMs) + own.ms_of_call;
-  return own_ms < flops / (cudnn * kFlopsPerMs) + kCudnnMs + pass;
+  return {own_ms, flops / (cudnn * kFlopsPerMs) + kCudnnMs + pass};
 }
 
 }  // namespace
@@ -56,16 +56,26 @@ bool conv3d_available() {
   return major == 9;
 }
 
-bool conv3d_forward_wins(const Conv3d& conv) {
+ConvTimes conv3d_forward_times(const Conv3d& conv) {
   const Rate* cudnn = cudnn_rate(conv);
-  return cudnn != nullptr && has_kernel(conv) &&
-         wins(conv, conv.in() > 64 ? kForwardOfPairs : kForward, conv3d_forward_use(conv), cudnn->forward);
+  if (cudnn == nullptr || !has_kernel(conv)) return {};
+  return expected(conv, conv.in() > 64 ? kForwardOfPairs : kForward, conv3d_forward_use(conv), cudnn->forward);
+}
+
+ConvTimes conv3d_weight_gradient_times(const Conv3d& conv) {
+  const Rate* cudnn = cudnn_rate(conv);
+  if (cudnn == nullptr || !has_kernel(conv) || conv.output[1].channels != 0) return {};
+  return expected(conv, kWeightGradient, conv3d_weight_gradient_use(conv), cudnn->weight_gradient);
+}
+
+bool conv3d_forward_wins(const Conv3d& conv) {
+  const ConvTimes times = conv3d_forward_times(conv);
+  return times.own_ms > 0 && times.own_ms < times.cudnn_ms;
 }
 
 bool conv3d_weight_gradient_wins(const Conv3d& conv) {
-  const Rate* cudnn = cudnn_rate(conv);
-  return cudnn != nullptr && has_kernel(conv) && conv.output[1].channels == 0 &&
-         wins(conv, kWeightGradient, conv3d_weight_gradient_use(conv), cudnn->weight_gradient);
+  const ConvTimes times = conv3d_weight_gradient_times(conv);
+  return times.own_ms > 0 && times.own_ms < times.cudnn_ms;
 }
 
 }  // namespace vox::cuda

@@ -36,8 +36,9 @@ def test_the_document_its_trace_and_nothing_left_behind(voxloom, recipe, tmp_pat
     for suggestion in result["suggestions"]:
         assert 0 < suggestion["predicted_step_ms"] < result["step_ms"] and "=" in suggestion["change"]
     events = json.loads((here / "trace.json").read_text())["traceEvents"]
-    steps = [event for event in events if event["name"] == "step"]
-    forwards = [event for event in events if event["name"] == "forward"]
+    measured = [event for event in events if event.get("cat") == "voxloom"]
+    steps = [event for event in measured if event["name"] == "step"]
+    forwards = [event for event in measured if event["name"] == "forward"]
     assert len(steps) == len(forwards) == 8
     for step, forward in zip(steps, forwards):
         assert step["ts"] <= forward["ts"] and forward["ts"] + forward["dur"] <= step["ts"] + step["dur"]

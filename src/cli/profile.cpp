@@ -58,6 +58,7 @@ ProfileRequest request_of(const Arguments& arguments, const std::string& recipe,
     request.most_seconds = std::numeric_limits<double>::infinity();  // as many as were asked for
   }
   if (arguments.seconds > 0) request.most_seconds = arguments.seconds;
+  request.details = arguments.seconds == 0;
   make_missing_data(request.config.options);
   return request;
 }
@@ -144,7 +145,10 @@ void define(CLI::App& command) {
   command.add_flag("--warm-cache", arguments->warm_cache,
                    "first load all volumes that fit into memory, as the first epoch would");
   command.add_flag("--alone", arguments->alone, "changes apply, and nothing is compared");
-  command.add_option("--seconds", arguments->seconds, "time for the steps, at most")->check(CLI::PositiveNumber);
+  command
+      .add_option("--seconds", arguments->seconds,
+                  "time for the steps, at most; nothing but their times is measured then")
+      ->check(CLI::PositiveNumber);
   command.add_option("--losses", arguments->losses, "steps whose loss is given")->check(CLI::PositiveNumber);
   command.add_flag("--turns", arguments->turns)->group("");  // the other side of a comparison
   command.callback([arguments] { run(*arguments); });

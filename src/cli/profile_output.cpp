@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "cli/profile_details.h"
 #include "measure/profile_model.h"
 
 namespace vox::cli {
@@ -80,39 +81,41 @@ json to_json(const Profile& profile) {
   json stages = stage_object(profile.step_stages);
   stages.update(stage_object(profile.data_stages));
   const double available = record.wall_ms * std::max(1, record.data_threads);
-  return {{"step_ms", profile.step_ms},
-          {"data_wait_ms", profile.data_wait_ms},
-          {"gpu_busy", optional_number(record.gpu_busy)},
-          {"stages", stages},
-          {"step_stages", stage_object(profile.step_stages)},
-          {"data_stages", stage_object(profile.data_stages)},
-          {"waterfall", {{"step", stage_list(profile.step_stages)}, {"data", stage_list(profile.data_stages)}}},
-          {"bottleneck", {{"name", profile.bottleneck.name}, {"evidence", profile.bottleneck.evidence}}},
-          {"suggestions", suggestions_json(profile)},
-          {"samples_per_s", samples_per_s(profile)},
-          {"steps", record.steps},
-          {"warm_up", record.warm_up},
-          {"device", record.on_gpu ? "cuda" : "cpu"},
-          {"threads",
-           {{"cpus", record.cpus},
-            {"data", record.data_threads},
-            {"compute", record.compute_threads},
-            {"data_busy", available > 0 ? std::min(1.0, record.sums.data_busy_ms / available) : 0.0},
-            {"cpus_idle", idle_cpus(profile)},
-            {"own_ms_on_all_cpus", record.other_threads ? json(record.other_threads->second) : json(nullptr)}}},
-          {"cache",
-           {{"hits", record.after.hits - record.before.hits},
-            {"misses", record.after.misses - record.before.misses},
-            {"miss_ms", optional_number(profile.miss_ms)},
-            {"volume_bytes", record.after.volume_bytes},
-            {"in_memory", record.after.in_memory},
-            {"bytes_read", record.after.bytes_read - record.before.bytes_read}}},
-          {"memory",
-           {{"host_rss_gb", record.rss_gb},
-            {"host_peak_gb", record.rss_peak_gb},
-            {"store_gb", static_cast<double>(record.after.resident_peak) / 1e9},
-            {"gpu_gb", optional_number(record.gpu_mem_gb)}}},
-          {"losses", record.losses}};
+  json document = {
+      {"step_ms", profile.step_ms},
+      {"data_wait_ms", profile.data_wait_ms},
+      {"gpu_busy", optional_number(record.gpu_busy)},
+      {"stages", stages},
+      {"step_stages", stage_object(profile.step_stages)},
+      {"data_stages", stage_object(profile.data_stages)},
+      {"waterfall", {{"step", stage_list(profile.step_stages)}, {"data", stage_list(profile.data_stages)}}},
+      {"bottleneck", {{"name", profile.bottleneck.name}, {"evidence", profile.bottleneck.evidence}}},
+      {"suggestions", suggestions_json(profile)},
+      {"samples_per_s", samples_per_s(profile)},
+      {"steps", record.steps},
+      {"warm_up", record.warm_up},
+      {"device", record.on_gpu ? "cuda" : "cpu"},
+      {"threads",
+       {{"cpus", record.cpus},
+        {"data", record.data_threads},
+        {"compute", record.compute_threads},
+        {"data_busy", available > 0 ? std::min(1.0, record.sums.data_busy_ms / available) : 0.0},
+        {"cpus_idle", idle_cpus(profile)}}},
+      {"cache",
+       {{"hits", record.after.hits - record.before.hits},
+        {"misses", record.after.misses - record.before.misses},
+        {"miss_ms", optional_number(profile.miss_ms)},
+        {"volume_bytes", record.after.volume_bytes},
+        {"in_memory", record.after.in_memory},
+        {"bytes_read", record.after.bytes_read - record.before.bytes_read}}},
+      {"memory",
+       {{"host_rss_gb", record.rss_gb},
+        {"host_peak_gb", record.rss_peak_gb},
+        {"store_gb", static_cast<double>(record.after.resident_peak) / 1e9},
+        {"gpu_gb", optional_number(record.gpu_mem_gb)}}},
+      {"losses", record.losses}};
+  add_details(profile, document);
+  return document;
 }
 
 json to_json(const Comparison& comparison) {
@@ -140,8 +143,9 @@ std::string waterfall(const Profile& profile) {
   out << "cache: " << hits << " blocks found, " << misses << " not";
   if (profile.miss_ms) out << ", " << format_number(*profile.miss_ms, 2) << " ms each";
   out << "; CPUs: " << record.cpus << ", " << format_number(100 * idle_cpus(profile), 0)
-      << " % idle; memory: " << format_number(record.rss_peak_gb, 2) << " GB at most\n\n"
-      << "bottleneck: " << profile.bottleneck.name << "\n  " << profile.bottleneck.evidence << "\n";
+      << " % idle; memory: " << format_number(record.rss_peak_gb, 2) << " GB at most\n"
+      << details_text(profile) << "\nbottleneck: " << profile.bottleneck.name << "\n  " << profile.bottleneck.evidence
+      << "\n";
   if (!profile.suggestions.empty()) out << "\nwhat would help, as the measured times predict:\n";
   for (const Suggestion& one : profile.suggestions)
     out << ms_text(one.predicted_step_ms) << " ms  (" << format_number(profile.step_ms / one.predicted_step_ms, 2)

@@ -16,6 +16,10 @@ bool named(const SpanRecord& span, const char* name) {
   return std::strcmp(span.name, name) == 0;
 }
 
+bool is_network_stage(const SpanRecord& span) {
+  return std::strncmp(span.name, "forward.", std::strlen("forward.")) == 0;
+}
+
 // Spans of one thread nest; each takes its own time away from the one around it.
 std::vector<SpanNode> nest_spans(std::vector<const SpanRecord*> spans) {
   std::stable_sort(spans.begin(), spans.end(), [](const SpanRecord* a, const SpanRecord* b) {
@@ -84,7 +88,7 @@ void add_data_thread(const std::vector<SpanNode>& nodes, SpanSums& sums) {
 SpanSums sum_spans(const std::vector<SpanRecord>& spans) {
   std::map<int, std::vector<const SpanRecord*>> threads;
   for (const SpanRecord& span : spans)
-    if (span.begin_ns >= 0) threads[span.thread].push_back(&span);
+    if (span.begin_ns >= 0 && !is_network_stage(span)) threads[span.thread].push_back(&span);
   SpanSums sums;
   for (auto& [thread, mine] : threads) {
     const auto has = [&](const char* name) {
@@ -100,6 +104,34 @@ SpanSums sum_spans(const std::vector<SpanRecord>& spans) {
       for (const SpanNode& node : nodes) add_stage(sums.background, node.span->name, node);
   }
   return sums;
+}
+
+std::string name_of_forward_stage(const std::string& span) {
+  const size_t dot = span.find('.');
+  return dot == std::string::npos ? "other" : span.substr(dot + 1);
+}
+
+std::vector<StageLine> forward_lines(const std::vector<SpanRecord>& spans, int64_t steps) {
+  const double share = 1e-6 / static_cast<double>(std::max<int64_t>(1, steps));
+  std::vector<StageLine> lines;
+  double rest = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const SpanRecord& forward = spans[i];
+    if (!named(forward, "forward") || forward.begin_ns < 0) continue;
+    rest += static_cast<double>(forward.end_ns - forward.begin_ns) * share;
+    // By begin: what is inside follows. Checkpointed stages run again in the backward pass, and count there.
+    for (size_t j = i + 1; j < spans.size() && spans[j].begin_ns < forward.end_ns; ++j) {
+      if (spans[j].thread != forward.thread || !is_network_stage(spans[j])) continue;
+      const std::string name = name_of_forward_stage(spans[j].name);
+      auto line = std::find_if(lines.begin(), lines.end(), [&](const StageLine& one) { return one.name == name; });
+      if (line == lines.end()) line = lines.insert(lines.end(), StageLine{name, 0});
+      const double ms = static_cast<double>(spans[j].end_ns - spans[j].begin_ns) * share;
+      line->ms += ms;
+      rest -= ms;
+    }
+  }
+  if (!lines.empty()) lines.push_back({"other", std::max(0.0, rest)});
+  return lines;
 }
 
 }  // namespace vox

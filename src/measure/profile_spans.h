@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/span.h"
+#include "measure/traced_events.h"
 
 namespace vox {
 
@@ -30,5 +31,10 @@ struct SpanSums {
 inline constexpr const char* kStepSpan = "step";  // encloses what one step did on its thread
 
 SpanSums sum_spans(const std::vector<SpanRecord>& spans);
+
+// Stages of the network have spans inside "forward", which counts as one stage of the step all the same. In the order
+// of first use, with what is in none of them (the way in, output layers) as "other".
+std::vector<StageLine> forward_lines(const std::vector<SpanRecord>& spans, int64_t steps);
+std::string name_of_forward_stage(const std::string& span);  // "encoder 32x32x32" of "forward.encoder 32x32x32"
 
 }  // namespace vox

@@ -1,5 +1,5 @@
-// Measures steps from inside a real run: warm-up, the measured steps, one checkpoint, and the same steps with another
-// number of compute threads.
+// Measures steps from inside a real run: warm-up, the measured steps, a few under torch's profiler, one checkpoint, and
+// the same steps with another number of compute threads.
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "measure/ceilings.h"
 #include "measure/profile.h"
 #include "measure/profile_run.h"
 #include "measure/statistics.h"
+#include "measure/step_details.h"
 #include "report/gpu_monitor.h"
 #include "report/machine.h"
 #include "train/trainer.h"
@@ -79,7 +81,7 @@ constexpr double kThreadTrialSeconds = 4;  // at most
 
 class StepWatch {
  public:
-  explicit StepWatch(const ProfileRequest& request) : request_(request) {}
+  explicit StepWatch(const ProfileRequest& request) : request_(request), detailer_(request.config.options) {}
 
   ProbeAnswer after_step(const ProbedStep& step) {
     const auto now = Clock::now();
@@ -96,7 +98,7 @@ class StepWatch {
   }
 
  private:
-  enum class Phase { kWarmUp, kMeasure, kSave, kThreads };
+  enum class Phase { kWarmUp, kMeasure, kDetails, kSave, kThreads };
 
   void begin(Store& store) {
     if (request_.warm_cache) warm_store(store, 2 * request_.most_seconds);
@@ -113,6 +115,11 @@ class StepWatch {
         step_ms_.push_back(1e3 * std::chrono::duration<double>(now - last_).count());
         if (record_.on_gpu && gpu_.read().use) gpu_use_.push_back(*gpu_.read().use);
         return measured_enough() ? finish(step) : ProbeAnswer::kGoOn;
+      case Phase::kDetails:
+        if (!detailer_.step_done(last_, now)) return ProbeAnswer::kGoOn;
+        record_.details = detailer_.finish(step, record_, measure_begin_);
+        if (record_.details.gpu_busy) record_.gpu_busy = record_.details.gpu_busy;
+        return save_once();
       case Phase::kSave:
         saved();
         return try_threads();
@@ -164,6 +171,14 @@ class StepWatch {
     record_.sums = sum_spans(record_.spans);
     record_.rss_gb = resident_gb();
     if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
+    if (step.on_gpu) record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
+    if (!request_.details) return save_once();
+    phase_ = Phase::kDetails;
+    detailer_.start(step);
+    return ProbeAnswer::kGoOn;
+  }
+
+  ProbeAnswer save_once() {
     const bool saved_meanwhile = std::any_of(record_.sums.steps.begin(), record_.sums.steps.end(),
                                              [](const StageTable& one) { return one.contains("checkpoint"); });
     if (saved_meanwhile) return try_threads();
@@ -214,6 +229,7 @@ class StepWatch {
   StepRecord record_;
   std::vector<double> step_ms_, gpu_use_;
   GpuMonitor gpu_;
+  StepDetailer detailer_;
   double start_cpu_ms_ = 0;
   int64_t trial_steps_ = 0;
   int trial_threads_ = 0;
@@ -245,7 +261,11 @@ StepRecord record_steps(const ProfileRequest& request) {
                                   .losses = request.losses,
                                   .one_batch = request.part == ProfilePart::kNoData};
   train(train_request);
-  return watch.take();
+  StepRecord record = watch.take();
+  if (request.details && record.details.steps > 0)
+    record.details.ceilings =
+        measure_ceilings(record.on_gpu ? CeilingOf::kGpu : CeilingOf::kCpu, request.config.options.training.precision);
+  return record;
 }
 
 }  // namespace vox

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-enum Process { kSpans, kOperations, kGpu };  // numbers that group the tracks of a trace
+enum Process { kSpanTracks, kOperationTracks, kGpuTracks };  // numbers that group the tracks of a trace
 
 json complete_event(const std::string& name, const char* category, Process process, int64_t track, int64_t begin_ns,
                     int64_t end_ns) {
@@ -33,7 +33,7 @@ void add_spans(const std::vector<SpanRecord>& spans, const char* category, json&
   for (const SpanRecord& span : spans) {
     if (span.begin_ns < 0) continue;
     names[span.thread].insert(span.name);
-    events.push_back(complete_event(span.name, category, kSpans, span.thread, span.begin_ns, span.end_ns));
+    events.push_back(complete_event(span.name, category, kSpanTracks, span.thread, span.begin_ns, span.end_ns));
     events.back()["args"] = {{"cpu_us", static_cast<double>(span.cpu_ns) / 1e3}};
   }
 }
@@ -55,7 +55,7 @@ const char* category_of(TracedEvent::Kind kind) {
 void add_operations(const std::vector<TracedEvent>& traced, json& events) {
   std::set<std::pair<int, int64_t>> tracks;
   for (const TracedEvent& event : traced) {
-    const Process process = event.on_gpu() ? kGpu : kOperations;
+    const Process process = event.on_gpu() ? kGpuTracks : kOperationTracks;
     events.push_back(
         complete_event(event.name, category_of(event.kind), process, event.track, event.begin_ns, event.end_ns));
     if (event.correlation >= 0) events.back()["args"] = {{"correlation", event.correlation}};
@@ -63,10 +63,10 @@ void add_operations(const std::vector<TracedEvent>& traced, json& events) {
   }
   for (const auto& [process, track] : tracks)
     events.push_back(name_of_track("thread_name", static_cast<Process>(process), track,
-                                   concat(process == kGpu ? "stream " : "operations of thread ", track)));
+                                   concat(process == kGpuTracks ? "stream " : "operations of thread ", track)));
   if (traced.empty()) return;
-  events.push_back(name_of_track("process_name", kOperations, 0, "operations"));
-  events.push_back(name_of_track("process_name", kGpu, 0, "GPU"));
+  events.push_back(name_of_track("process_name", kOperationTracks, 0, "operations"));
+  events.push_back(name_of_track("process_name", kGpuTracks, 0, "GPU"));
 }
 
 }  // namespace
@@ -79,9 +79,9 @@ std::string write_trace(const StepRecord& record, const std::string& path) {
   add_spans(record.details.spans, "voxloom_traced", events, names);
   for (const auto& [thread, seen] : names) {
     const char* role = seen.contains(kStepSpan) ? "training" : seen.contains("sample_fill") ? "samples" : "background";
-    events.push_back(name_of_track("thread_name", kSpans, thread, concat(role, " ", thread)));
+    events.push_back(name_of_track("thread_name", kSpanTracks, thread, concat(role, " ", thread)));
   }
-  events.push_back(name_of_track("process_name", kSpans, 0, "voxloom"));
+  events.push_back(name_of_track("process_name", kSpanTracks, 0, "voxloom"));
   add_operations(record.details.events, events);
   write_file(file, json{{"schemaVersion", 1}, {"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump());
   return file.string();

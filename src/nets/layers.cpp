@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/span.h"
 #include "nets/initialize.h"
 #include "ops/checkpoint.h"
+#include "ops/feature_size.h"
 
 namespace vox {
 
@@ -149,8 +151,19 @@ Feature LayerNetwork::run(const Block& block, const Feature& input, const Forwar
   return run(block.conv, input, after);
 }
 
+// A stage as a profile tells it: by the size of what it makes, on the way down or, with a skip, up.
 Feature LayerNetwork::run_stage(const StageFunction& stage, const std::vector<Feature>& inputs,
                                 const ParameterRange& range, const ForwardContext& context) const {
+  if (!recording()) return run_or_checkpoint(stage, inputs, range, context);
+  const auto begin = Clock::now();
+  const Feature output = run_or_checkpoint(stage, inputs, range, context);
+  const char* side = inputs.size() > 1 ? "decoder " : "encoder ";
+  record_span(span_name(concat("forward.", side, ops::extent_of(output))), begin, Clock::now());
+  return output;
+}
+
+Feature LayerNetwork::run_or_checkpoint(const StageFunction& stage, const std::vector<Feature>& inputs,
+                                        const ParameterRange& range, const ForwardContext& context) const {
   if (!options_.use_checkpoint || !context.training) return stage(inputs);
   if (inputs.front().materialize().is_meta()) {
     ops::Trace* const trace = ops::Trace::current();

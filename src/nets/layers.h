@@ -116,6 +116,8 @@ class LayerNetwork : public Network {
     int64_t in = 1, out = 1;
   };
   void draw(int parameter, const Fans& fans, WeightInit init);
+  ops::Feature run_or_checkpoint(const StageFunction& stage, const std::vector<ops::Feature>& inputs,
+                                 const ParameterRange& range, const ForwardContext& context) const;
 
   uint64_t seed_;
   WeightInit init_;

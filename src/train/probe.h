@@ -8,6 +8,7 @@
 namespace vox {
 
 class Store;
+struct Learner;
 
 struct ProbedStep {
   int64_t step = 0;  // done so far
@@ -15,6 +16,7 @@ struct ProbedStep {
   int data_threads = 0, compute_threads = 0;
   bool on_gpu = false;
   Store* store = nullptr;
+  Learner* learner = nullptr;
   std::optional<double> loss;
 };
 

@@ -89,6 +89,7 @@ bool TrainingLoop::probe_goes_on() {
                                                        .compute_threads = parts_.threads.compute,
                                                        .on_gpu = parts_.device.is_cuda(),
                                                        .store = parts_.store.get(),
+                                                       .learner = &parts_.learner,
                                                        .loss = std::exchange(probed_loss_, std::nullopt)});
   if (answer != ProbeAnswer::kSave) return answer == ProbeAnswer::kGoOn;
   read_pending();

@@ -1,0 +1,35 @@
+// A few steps under torch's profiler, beside the measured ones: which operations they consist of, and how much of what
+// this machine can do they use.
+#pragma once
+
+#include <memory>
+
+#include "measure/operation_trace.h"
+#include "measure/profile.h"
+#include "train/probe.h"
+
+namespace vox {
+
+class StepDetailer {
+ public:
+  explicit StepDetailer(const Options& options) : options_(options) {}
+
+  void start(const ProbedStep& step);                              // between two steps, as the others
+  bool step_done(Clock::time_point begin, Clock::time_point end);  // true: it has seen enough
+  // `measured` is when record.spans begin.
+  StepDetails finish(const ProbedStep& step, const StepRecord& record, Clock::time_point measured);
+
+ private:
+  void read_events(const std::vector<TracedEvent>& events, const StepRecord& record);
+
+  const Options& options_;
+  std::unique_ptr<OperationTrace> trace_;
+  Clock::time_point origin_;
+  int64_t last_step_end_ns_ = 0, steps_end_ns_ = 0;  // on the host, and of everything it had enqueued
+  bool on_gpu_ = false;
+  StepDetails details_;
+};
+
+double gpu_reserved_gb(const Learner& learner);  // at its peak, in 1e9 bytes: what the captured step holds too
+
+}  // namespace vox

@@ -70,20 +70,28 @@ std::vector<MemoryLine> memory_by_kind(const LayerTable& table, const Learner& l
   return lines;
 }
 
-// A step that is replayed as graphs has no stages to be seen: its forward pass runs once more, on its own.
-void forward_eagerly(const ProbedStep& step, const Options& options) {
+// A step that is replayed as graphs has no stages to be seen: its forward pass runs once more, on its own; and before
+// that to find kernels and memory. Returns when the pass that counts began.
+Clock::time_point forward_eagerly(const ProbedStep& step, const Options& options) {
   Network& network = *step.learner->network;
-  const ParameterSet& parameters = network.parameters();
+  const at::Device device = network.parameters().device();
   const Extent3& patch = options.data.patch_size;
   const at::NoGradGuard no_grad;
+  auto begin = Clock::now();
   try {
     const at::Tensor image = at::zeros({step.micro_batch, step.learner->model.in_channels, patch.z, patch.y, patch.x},
-                                       at::TensorOptions(parameters.device()).dtype(at::kFloat));
-    const Span span("forward");
-    network.forward(image, {.training = true});
+                                       at::TensorOptions(device).dtype(at::kFloat));
+    for (int pass = 0; pass < 2; ++pass) {
+      torch::cuda::synchronize(device.index());
+      begin = Clock::now();
+      const Span span("forward");
+      network.forward(image, {.training = true});
+    }
   } catch (const c10::OutOfMemoryError&) {  // beside the step's own memory there is no room: no stages then
+    begin = Clock::time_point::max();
   }
-  torch::cuda::synchronize(parameters.device().index());
+  torch::cuda::synchronize(device.index());
+  return begin;
 }
 
 std::vector<TracedEvent> begun(const std::vector<TracedEvent>& events, int64_t from_ns, int64_t until_ns) {
@@ -123,7 +131,7 @@ StepDetails StepDetailer::finish(const ProbedStep& step, const StepRecord& recor
   if (on_gpu_) torch::cuda::synchronize();
   steps_end_ns_ = ns_between(origin_, Clock::now());
   details_.step_ms = 1e-6 * static_cast<double>(steps_end_ns_) / static_cast<double>(details_.steps);
-  if (on_gpu_) forward_eagerly(step, options_);
+  if (on_gpu_) forward_begin_ns_ = ns_between(origin_, forward_eagerly(step, options_));
   stop_recording();
   const std::vector<TracedEvent> events = trace_->stop(origin_);
   details_.spans = take_spans();
@@ -148,12 +156,13 @@ void StepDetailer::read_events(const std::vector<TracedEvent>& events, const Ste
   details_.events = begun(events, 0, steps_end_ns_);
   details_.slowest_operations = slowest_operations(details_.events, details_.steps, kListedOperations);
   details_.forward_stages = forward_lines(record.spans, record.steps);
-  if (!on_gpu_) return;
+  const bool ran_there = std::any_of(events.begin(), events.end(), [](const TracedEvent& one) { return one.on_gpu(); });
+  if (!ran_there) return;
   details_.gpu_busy = gpu_busy_share(details_.events);
   details_.gpu_stages = gpu_time_by_span(details_.events, details_.spans, details_.steps);
   details_.sync_points =
       static_cast<double>(count_sync_points(begun(events, 0, last_step_end_ns_))) / static_cast<double>(details_.steps);
-  details_.forward_stages = gpu_time_by_span(begun(events, steps_end_ns_, kEver), details_.spans, 1);
+  details_.forward_stages = gpu_time_by_span(begun(events, forward_begin_ns_, kEver), details_.spans, 1);
   for (StageLine& stage : details_.forward_stages) {
     stage.name = name_of_forward_stage(stage.name);
     stage.ms *= static_cast<double>(record.accumulation);

@@ -26,6 +26,7 @@ class StepDetailer {
   std::unique_ptr<OperationTrace> trace_;
   Clock::time_point origin_;
   int64_t last_step_end_ns_ = 0, steps_end_ns_ = 0;  // on the host, and of everything it had enqueued
+  int64_t forward_begin_ns_ = 0;                     // of the pass that shows its stages
   bool on_gpu_ = false;
   StepDetails details_;
 };

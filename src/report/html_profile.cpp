@@ -22,10 +22,9 @@ struct Bar {
   double ms = 0;
 };
 
-std::vector<Bar> bars_of(const json& profile, const char* part) {
+std::vector<Bar> bars_of(const json& stages) {
   std::vector<Bar> bars;
-  for (const json& stage : profile.at("waterfall").at(part))
-    bars.push_back({stage.at("name").get<std::string>(), stage.at("ms").get<double>()});
+  for (const json& stage : stages) bars.push_back({stage.at("name").get<std::string>(), stage.at("ms").get<double>()});
   return bars;
 }
 
@@ -43,6 +42,11 @@ std::string number_text(double value) {
   return format_number(value, 1);
 }
 
+std::string short_label(const std::string& name) {  // the end of a long one says more
+  constexpr size_t kRoom = 22;
+  return name.size() <= kRoom ? name : ".." + name.substr(name.size() - kRoom + 2);
+}
+
 std::string waterfall_svg(std::vector<Bar> bars, const std::string& title) {
   const double whole = total_of(bars);
   std::erase_if(bars, [&](const Bar& bar) { return bar.ms < kLeastShare * whole; });
@@ -57,11 +61,11 @@ std::string waterfall_svg(std::vector<Bar> bars, const std::string& title) {
     const double top = kRow * static_cast<double>(i) + 3, text = top + 12, left = kLabel + before * scale;
     const double width = std::max(1.0, bar.ms * scale);
     out << "<text x=\"" << number_text(kLabel - 8) << "\" y=\"" << number_text(text) << "\" text-anchor=\"end\">"
-        << escape_html(bar.name) << "</text><rect x=\"" << number_text(left) << "\" y=\"" << number_text(top)
-        << "\" width=\"" << number_text(width) << "\" height=\"16\" rx=\"2\" style=\"fill:var(--s" << i % kColours
-        << ")\"></rect><text class=\"value\" x=\"" << number_text(kWidth) << "\" y=\"" << number_text(text)
-        << "\" text-anchor=\"end\">" << ms_text(bar.ms) << ", " << format_number(100 * bar.ms / whole, 1)
-        << " %</text>";
+        << escape_html(short_label(bar.name)) << "</text><rect x=\"" << number_text(left) << "\" y=\""
+        << number_text(top) << "\" width=\"" << number_text(width) << "\" height=\"16\" rx=\"2\" style=\"fill:var(--s"
+        << i % kColours << ")\"></rect><text class=\"value\" x=\"" << number_text(kWidth) << "\" y=\""
+        << number_text(text) << "\" text-anchor=\"end\">" << ms_text(bar.ms) << ", "
+        << format_number(100 * bar.ms / whole, 1) << " %</text>";
     before += bar.ms;
   }
   return out.str() + "</svg></div>";
@@ -100,9 +104,45 @@ std::string operation_table(const json& profile) {
   return out.str() + "</table></div></details>";
 }
 
+std::string more_waterfalls(const json& profile) {
+  std::string html;
+  const auto add = [&](const char* key, const char* title) {
+    const std::vector<Bar> bars = bars_of(profile.value(key, json::array()));
+    if (total_of(bars) > 0)
+      html += concat("<details><summary>", title, ": ", ms_text(total_of(bars)), "</summary>",
+                     waterfall_svg(bars, title), "</details>");
+  };
+  add("forward_stages", "The forward pass by stages of the network");
+  add("gpu_stages", "On the GPU, by what enqueued it");
+  return html;
+}
+
+// What the step reached of what this machine can do, and what its memory holds.
+std::string use_table(const json& profile) {
+  std::string rows;
+  const json achieved = profile.value("achieved", json::object());
+  const auto add = [&](const char* title, const char* rate, const char* ceiling, const char* unit) {
+    const double reached = achieved.value(rate, 0.0), most = achieved.value(ceiling, 0.0);
+    if (reached > 0 && most > 0)
+      rows += concat("<tr><th>", title, "</th><td>", short_number(reached / 1e9), " of ", short_number(most / 1e9), " ",
+                     unit, " measured here, ", format_number(100 * reached / most, 1), " %</td></tr>");
+  };
+  add("arithmetic", "flops_per_s", "ceiling_flops_per_s", "GFLOP/s");
+  add("memory traffic, at least", "bytes_per_s", "ceiling_bytes_per_s", "GB/s");
+  const json memory = profile.value("memory", json::object());
+  if (memory.contains("by_kind_gb"))
+    for (const auto& [kind, gb] : memory["by_kind_gb"].items())
+      rows +=
+          concat("<tr><th>memory: ", escape_html(kind), "</th><td>", short_number(gb.get<double>()), " GB</td></tr>");
+  if (rows.empty()) return "";
+  return concat("<details><summary>What the step reaches of this machine</summary><div class=\"scroll\"><table>", rows,
+                "</table></div></details>");
+}
+
 std::string card_of(const json& profile) {
   const double step_ms = profile.at("step_ms").get<double>();
-  const std::vector<Bar> step = bars_of(profile, "step"), data = bars_of(profile, "data");
+  const std::vector<Bar> step = bars_of(profile.at("waterfall").at("step")),
+                         data = bars_of(profile.at("waterfall").at("data"));
   std::string html =
       concat("<p><b>", ms_text(step_ms), " a step</b>, ", short_number(profile.value("samples_per_s", 0.0)),
              " samples/s on ", profile.value("device", "cpu") == "cuda" ? "a GPU" : "the CPU", ", waiting for data ",
@@ -114,7 +154,7 @@ std::string card_of(const json& profile) {
   const json& bottleneck = profile.at("bottleneck");
   html += concat("<p>Bottleneck: <b>", escape_html(bottleneck.at("name").get<std::string>()),
                  "</b>: ", escape_html(bottleneck.at("evidence").get<std::string>()), "</p>");
-  return html + suggestion_table(profile) + operation_table(profile);
+  return html + suggestion_table(profile) + operation_table(profile) + more_waterfalls(profile) + use_table(profile);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from conftest import PROGRAM
-from training import assert_same_weights, checkpoint, record, rows, write_training
+from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
 
 LONG = ["training.max_epochs=4", "training.iterations_per_epoch=25", "training.ema=0.9", "training.schedule=plateau",
         "system.compute_threads=2"]
@@ -160,3 +160,26 @@ def test_threads_stay_within_the_cpus_of_the_recipe(unbroken, tmp_path):
     assert process.returncode == 0, process.stderr.read()
     # The thread that writes checkpoints and the one that keeps the status run for moments.
     assert samples > 20 and most <= 2 + 1
+
+
+def test_a_term_with_a_delay_changes_no_bit_over_threads_and_a_stop_in_between(tmp_path, draw):
+    """Begun at steps 0, 5, 10, 15 and applied at 3, 8, 13 (counted from 0): each epoch of six ends in between."""
+    terms = """
+loss:
+  terms: [{name: dice}, {name: topology, every: 5, delay: 3, weight: 0.1}]
+"""
+    options = ["training.iterations_per_epoch=6", "training.save_every=1", "monitor.log_every=1", "training.accumulate=2",
+               "system.compute_threads=1"]
+    recipe = write_training(tmp_path, draw, terms)
+    for name, more in (("whole", []), ("again", ["data.num_workers=3"]),
+                       ("resumed", ["--resume", tmp_path / f"whole/checkpoints/epoch-000{draw.randrange(1, 3)}.safetensors"])):
+        process = start(recipe, tmp_path / name, *options, *more)
+        assert process.wait() == 0, process.stderr.read()
+    values = {name: {row["step"]: (row["loss"], row["loss.topology"]) for row in rows(tmp_path / name)}
+              for name in ("whole", "again", "resumed")}
+    assert [step for step, (_, late) in values["whole"].items() if late] == ["4", "9", "14"]
+    assert all(float(row["topology_wait_ms"]) >= 0 for row in rows(tmp_path / "whole") if row["loss.topology"])
+    assert values["again"] == values["whole"] and values["resumed"].items() <= values["whole"].items()
+    for name in ("again", "resumed"):
+        assert_same_weights(checkpoint(tmp_path / name), checkpoint(tmp_path / "whole"))
+    assert any(name.startswith("late.topology.15.1.") for name in tensors(checkpoint(tmp_path / "whole")))

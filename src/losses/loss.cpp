@@ -9,6 +9,7 @@
 #include "base/span.h"
 #include "base/text.h"
 #include "losses/fused.h"
+#include "losses/loss_set.h"
 
 namespace vox {
 
@@ -102,57 +103,19 @@ at::Tensor resized_target(const Targets& targets, const std::string& name, at::I
   return target.sizes().slice(2) == size.slice(2) ? target : at::adaptive_avg_pool3d(target, size.slice(2));
 }
 
-std::vector<double> head_weights(const LossOptions& options, size_t heads) {
+}  // namespace
+
+std::vector<double> LossSet::Impl::head_weights(size_t outputs) const {
   std::vector<double> weights = options.deep_supervision_weights;
-  if (heads == 1) return {1.0};
-  VOX_CHECK(weights.empty() || weights.size() == heads, "loss.deep_supervision_weights has ", weights.size(),
-            " entries but the network has ", heads, " outputs; give one per output, the finest first, or none");
+  if (outputs == 1) return {1.0};
+  VOX_CHECK(weights.empty() || weights.size() == outputs, "loss.deep_supervision_weights has ", weights.size(),
+            " entries but the network has ", outputs, " outputs; give one per output, the finest first, or none");
   if (!weights.empty()) return weights;
-  for (size_t i = 0; i < heads; ++i) weights.push_back(std::ldexp(1.0, -static_cast<int>(i)));
+  for (size_t i = 0; i < outputs; ++i) weights.push_back(std::ldexp(1.0, -static_cast<int>(i)));
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (double& weight : weights) weight /= sum;
   return weights;
 }
-
-}  // namespace
-
-struct LossSet::Impl {
-  struct View {  // which channels, against what
-    int64_t first = 0, count = 1;
-    std::vector<int64_t> chosen;  // of those; empty: all
-    std::string target;           // empty: the label
-    bool operator==(const View&) const = default;
-    int64_t channels() const { return chosen.empty() ? count : static_cast<int64_t>(chosen.size()); }
-    at::Tensor of(const at::Tensor& logits) const;
-  };
-  struct Term {
-    std::string label;  // the name, numbered where it comes twice
-    LossTerm options;
-    size_t view = 0;
-    std::unique_ptr<Loss> loss;
-    const char* span;  // loss.<label>
-  };
-
-  LossOptions options;
-  bool regression = false, partial = false;
-  int64_t out_channels = 1, ignore_label = -1;
-  Constants class_values;  // label value of each class, where that is not 0, 1, 2, ...
-  std::vector<HeadOptions> heads;
-  std::vector<View> views;
-  std::vector<Term> terms;
-
-  void add_term(const LossTerm& term);
-  View view_of(const LossTerm& term, const LossEntry& entry) const;
-  void set_class_values(const DataOptions& data);
-  at::Tensor valid_voxels(const Targets& targets) const;
-  at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
-  bool holds_values(const at::Tensor& target, const View& view) const;
-  LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
-                      const View& view) const;
-  double head_weight(const Term& term, const std::vector<double>& weights, size_t head) const;
-  void fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<double>& weights,
-            const std::vector<bool>& due, LossResult& result) const;
-};
 
 at::Tensor LossSet::Impl::View::of(const at::Tensor& logits) const {
   const at::Tensor own = count == logits.size(1) ? logits : logits.narrow(1, first, count);
@@ -196,7 +159,11 @@ void LossSet::Impl::add_term(const LossTerm& term) {
   if (found == views.end()) views.push_back(view);
   terms.push_back(
       {label, term, place, entry.make(term.params, {.out_channels = view.channels()}), span_name("loss." + label)});
-  if (term.every == 0) terms.back().options.every = entry.default_every;
+  Term& added = terms.back();
+  if (term.every == 0) added.options.every = entry.default_every;
+  VOX_CHECK(added.loss->delay() < added.options.every, "loss.terms: ", label, ": delay is ", added.loss->delay(),
+            " but it must be below `every`, which is ", added.options.every,
+            ", so that a batch is done with before the next is kept");
 }
 
 void LossSet::Impl::set_class_values(const DataOptions& data) {
@@ -320,25 +287,30 @@ LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t ou
 
 LossSet::~LossSet() = default;
 
-bool LossSet::due(size_t term, int64_t step) const {
-  const LossTerm& options = impl_->terms[term].options;
-  return step >= options.start_step && (step - options.start_step) % options.every == 0;
+bool LossSet::Impl::begins(const Term& term, int64_t step) const {
+  return step >= term.options.start_step && (step - term.options.start_step) % term.options.every == 0;
+}
+
+bool LossSet::due(size_t term, int64_t step, Part part) const {
+  const Impl::Term& one = impl_->terms[term];
+  const int64_t delay = one.loss->delay();
+  return (delay > 0) == (part == Part::kLate) && impl_->begins(one, step - delay);
 }
 
 bool LossSet::reads_back(int64_t step) const {
-  bool any = false;
+  bool any = begins(step);
   for (size_t t = 0; t < impl_->terms.size(); ++t)
     any = any ||
           (due(t, step) && (impl_->terms[t].loss->reads_back() || !impl_->views[impl_->terms[t].view].chosen.empty()));
   return any;
 }
 
-bool LossSet::reaches(size_t head, size_t heads, int64_t step) const {
-  const std::vector<double> weights = head_weights(impl_->options, heads);
+bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const {
+  const std::vector<double> weights = impl_->head_weights(heads);
   bool any_due = false, reached = false;
   for (size_t t = 0; t < impl_->terms.size(); ++t) {
-    any_due = any_due || due(t, step);
-    reached = reached || (due(t, step) && impl_->head_weight(impl_->terms[t], weights, head) != 0);
+    any_due = any_due || due(t, step, part);
+    reached = reached || (due(t, step, part) && impl_->head_weight(impl_->terms[t], weights, head) != 0);
   }
   return any_due ? reached : head == 0;
 }
@@ -354,14 +326,15 @@ bool LossSet::batch_wise() const {
                      [&](const Impl::Term& term) { return term.loss->batch_wise(impl_->partial); });
 }
 
-LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const {
+LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step,
+                            Delays delays) const {
   VOX_ASSERT(!logits.empty());
-  const std::vector<double> weights = head_weights(impl_->options, logits.size());
+  const std::vector<double> weights = impl_->head_weights(logits.size());
   LossResult result;
   std::vector<bool> missing;
   for (size_t t = 0; t < impl_->terms.size(); ++t) {
     result.terms.emplace_back(impl_->terms[t].label, std::nullopt);
-    missing.push_back(due(t, step));
+    missing.push_back(delays == Delays::kHonoured ? due(t, step) : impl_->begins(impl_->terms[t], step));
   }
   if (logits[0].is_cuda()) impl_->fuse(logits, targets, weights, missing, result);
   for (size_t t = 0; t < missing.size(); ++t) missing[t] = missing[t] && !result.terms[t].second;

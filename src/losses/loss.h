@@ -33,6 +33,14 @@ struct LossInput {
   at::Tensor image;    // may be undefined
 };
 
+// What a term with a delay finds out about a prediction, on threads of its own while the training goes on.
+class Findings {
+ public:
+  virtual ~Findings() = default;
+  virtual at::Tensor value(const LossInput& input) = 0;  // of a later prediction of the same batch; waits
+  virtual std::vector<at::Tensor> state() = 0;           // for a checkpoint, on the CPU; waits
+};
+
 class Loss {
  public:
   virtual ~Loss() = default;
@@ -44,6 +52,13 @@ class Loss {
   virtual std::optional<FusedTerm> fused() const { return std::nullopt; }
   // Whether it looks at values on the host, which a captured step cannot.
   virtual bool reads_back() const { return false; }
+
+  // Steps between looking at a batch and applying the term to a second forward pass of it; 0: compute() does all.
+  virtual int64_t delay() const { return 0; }
+  virtual std::unique_ptr<Findings> look_at(const LossInput& input) const;
+  virtual std::unique_ptr<Findings> restored(const std::vector<at::Tensor>& state) const;
+  // Seconds for which the training waited for this term's threads since the last call; nullopt: it has none.
+  virtual std::optional<double> take_wait() const { return std::nullopt; }
 };
 
 // Numbers that a loss multiplies with, brought to a device once: a copy in every step would wait there.
@@ -82,20 +97,42 @@ struct LossResult {
   std::vector<std::pair<std::string, std::optional<at::Tensor>>> terms;
 };
 
+// A term with a delay for one output of one micro-batch, between the step that begins it and the one that applies it.
+struct LateTerm {
+  size_t term = 0, head = 0;
+  std::unique_ptr<Findings> findings;
+};
+
 class LossSet {
  public:
+  enum class Part { kAtOnce, kLate };             // terms without and with a delay
+  enum class Delays { kHonoured, kDisregarded };  // disregarded: late terms are computed at once, as a validation does
   LossSet(const LossOptions& options, const DataOptions& data, int64_t out_channels,
           const std::vector<HeadOptions>& heads = {});
   ~LossSet();
 
   // Logits finest first. A term is due where step >= start_step and (step - start_step) % every == 0; its weight is
   // multiplied by `every` then, so that its expectation is what it would be at every step.
-  LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const;
+  LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step,
+                     Delays delays = Delays::kHonoured) const;
   std::vector<std::string> term_names() const;
-  bool due(size_t term, int64_t step) const;
-  bool reads_back(int64_t step) const;  // any term that is due
+  bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
+  bool reads_back(int64_t step) const;                                   // any term that is due or begins
   // Whether output number `head` of so many gets a gradient at this step.
-  bool reaches(size_t head, size_t heads, int64_t step) const;
+  bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;
+  std::optional<double> take_wait(size_t term) const;  // Loss::take_wait
+
+  int64_t delay(size_t term) const;
+  // Late terms begin where others would be due, and are applied `delay` steps later to the logits of the same batch.
+  bool begins(int64_t step) const;
+  std::vector<LateTerm> begin(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) const;
+  // Of those that are due; they are gone from `terms` then.
+  LossResult apply(std::vector<LateTerm>& terms, const std::vector<at::Tensor>& logits, const Targets& targets,
+                   int64_t step) const;
+  // The first step whose batch is not done with when `step` is about to run; none: that step itself.
+  int64_t first_unfinished(int64_t step) const;
+  LateTerm restored(size_t term, size_t head, const std::vector<at::Tensor>& state) const;
+
   // Any term whose value over a batch is not the mean over its samples, so that the micro-batch matters.
   bool batch_wise() const;
 

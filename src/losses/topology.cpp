@@ -3,11 +3,20 @@
 // drawn towards a birth at 1 and a death at 0, all others towards their own diagonal. form betti_matching (Stucki et
 // al. 2023): features of the map that are features of the label, at the same place, are drawn to the label's birth and
 // death instead. Gradients go to the two voxels of each feature, which come from the very map they are applied to.
+//
+// With a delay of k the pairs of batch t are sought on threads from step t on, and at step t + k that batch goes
+// through the network once more: the value and its gradient are exactly those of the second prediction at the voxels
+// that were critical in the first, k updates of the weights before. Nothing depends on how long the threads take.
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 
+#include "base/error.h"
+#include "base/span.h"
 #include "losses/entry.h"
 #include "ops/volume_ops.h"
 
@@ -22,6 +31,7 @@ class Topology : public Loss {
     std::string form = "persistence";
     std::vector<int64_t> dimensions{0, 2};
     bool background = false;
+    int64_t delay = 0;
     void describe(Visitor& v) {
       v.field("form", form,
               {.meaning = "Count the features, or match them with those of the label",
@@ -29,6 +39,13 @@ class Topology : public Loss {
       v.field("dimensions", dimensions,
               {.meaning = "0 components, 1 tunnels (costly), 2 cavities", .min = 0, .max = 2, .min_items = 1});
       v.field("background", background, {.meaning = "Channel 0 counts too, where there are several"});
+      v.field("delay", delay,
+              {.meaning = "Seek the pairs of a batch on threads and apply them so many steps later to a second forward "
+                          "pass of it: the value and gradient of the new prediction at voxels critical in the old one. "
+                          "0 waits for the pairs; below `every`",
+               .unit = "steps",
+               .min = 0,
+               .max = 1e6});
     }
   };
   Topology(const Options& options, const LossContext&) : options_(options) {}
@@ -38,12 +55,34 @@ class Topology : public Loss {
     // Pairs are found on CPU threads: each map goes there once, and only the places of critical voxels come back.
     const Maps maps{p.detach().to(at::kCPU, at::kFloat).contiguous(),
                     (t > 0.5).to(at::kCPU).to(at::kFloat).contiguous()};
-    Critical critical;
-    const auto find = options_.form == "persistence" ? counted : matched;
-    for (const int64_t dimension : options_.dimensions) find(critical, maps, static_cast<int>(dimension));
-    return value_of(critical, p) / static_cast<double>(p.size(0) * p.size(1));
+    const auto start = Clock::now();
+    const Critical critical = found_in(maps, options_);
+    waited_ += seconds_since(start);
+    return value_of(critical, p);
   }
   bool batch_wise(bool) const override { return false; }
+  bool reads_back() const override { return true; }
+  int64_t delay() const override { return options_.delay; }
+  std::optional<double> take_wait() const override { return std::exchange(waited_, 0.0); }
+
+  std::unique_ptr<Findings> look_at(const LossInput& input) const override {
+    const auto [p, t] = regions_of(input, options_.background);
+    const HostCopies copies({p.detach().to(at::kFloat), (t > 0.5).to(at::kFloat)});
+    std::future<Critical> found = std::async(std::launch::async, [copies, options = options_] {
+      const at::NoGradGuard no_grad;
+      const Span span("topology_pairs");
+      const Maps maps{copies.wait()[0], copies.wait()[1]};
+      // Where the network overflowed the step changes nothing, and there is nothing to come back to.
+      return maps.prediction.isfinite().all().item<bool>() ? found_in(maps, options) : Critical{};
+    });
+    return std::make_unique<Pairs>(*this, std::move(found));
+  }
+
+  std::unique_ptr<Findings> restored(const std::vector<at::Tensor>& state) const override {
+    std::promise<Critical> known;
+    known.set_value(Critical(state));
+    return std::make_unique<Pairs>(*this, known.get_future());
+  }
 
  private:
   struct Maps {  // on the CPU
@@ -51,8 +90,12 @@ class Topology : public Loss {
   };
   // Voxels that are drawn to a value, and pairs of voxels that are drawn together, by their places in the map.
   struct Critical {
+    int64_t voxels = 0;  // of the map
     std::vector<int64_t> alone, born, died;
     std::vector<double> wanted, weight;  // of those alone
+    Critical() = default;
+    explicit Critical(const std::vector<at::Tensor>& state);
+    std::vector<at::Tensor> state() const;
     void draw(int64_t place, double to, double by = 1) {
       alone.push_back(place);
       wanted.push_back(to);
@@ -63,6 +106,64 @@ class Topology : public Loss {
       died.push_back(death);
     }
   };
+
+  // Maps on their way to the host; from a GPU they come through pinned memory, and whoever needs them waits.
+  class HostCopies {
+   public:
+    explicit HostCopies(const std::vector<at::Tensor>& maps) {
+      for (const at::Tensor& map : maps) {
+        const bool pinned = map.is_cuda();
+        at::Tensor copy = at::empty(map.sizes(), at::TensorOptions(at::kFloat).pinned_memory(pinned));
+        copies_.push_back(copy.copy_(map, /*non_blocking=*/pinned));
+      }
+      if (!maps.front().is_cuda()) return;
+      const c10::impl::VirtualGuardImpl device(at::kCUDA);
+      arrived_ = std::make_shared<c10::Event>(at::kCUDA);
+      arrived_->record(device.getStream(maps.front().device()));
+    }
+    const std::vector<at::Tensor>& wait() const {
+      if (arrived_) arrived_->synchronize();
+      return copies_;
+    }
+
+   private:
+    std::vector<at::Tensor> copies_;
+    std::shared_ptr<c10::Event> arrived_;
+  };
+
+  class Pairs : public Findings {
+   public:
+    Pairs(const Topology& owner, std::future<Critical> found) : owner_(owner), found_(std::move(found)) {}
+
+    at::Tensor value(const LossInput& input) override {
+      const auto start = Clock::now();
+      const Critical critical = found_.get();
+      owner_.waited_ += seconds_since(start);
+      const auto [p, t] = regions_of(input, owner_.options_.background);
+      // Another size of the map: the run goes on, by force, with other patches than it was stopped with.
+      return critical.voxels == p.numel() ? value_of(critical, p) : p.sum() * 0;
+    }
+    std::vector<at::Tensor> state() override {
+      Critical critical = found_.get();
+      std::vector<at::Tensor> tensors = critical.state();
+      std::promise<Critical> known;
+      known.set_value(std::move(critical));
+      found_ = known.get_future();
+      return tensors;
+    }
+
+   private:
+    const Topology& owner_;
+    std::future<Critical> found_;
+  };
+
+  static Critical found_in(const Maps& maps, const Options& options) {
+    Critical critical;
+    critical.voxels = maps.prediction.numel();
+    const auto find = options.form == "persistence" ? counted : matched;
+    for (const int64_t dimension : options.dimensions) find(critical, maps, static_cast<int>(dimension));
+    return critical;
+  }
 
   static at::Tensor value_of(const Critical& critical, const at::Tensor& p) {
     std::vector<int64_t> places = critical.alone;
@@ -76,7 +177,8 @@ class Topology : public Loss {
     const at::Tensor given = at::tensor(numbers, at::kDouble).to(p.device(), p.scalar_type());
     const at::Tensor apart = values.narrow(0, 0, alone) - given.narrow(0, 0, alone);
     const at::Tensor long_lived = values.narrow(0, alone, pairs) - values.narrow(0, alone + pairs, pairs);
-    return (apart.square() * given.narrow(0, alone, alone)).sum() + long_lived.square().sum();
+    const at::Tensor sum = (apart.square() * given.narrow(0, alone, alone)).sum() + long_lived.square().sum();
+    return sum / static_cast<double>(p.size(0) * p.size(1));
   }
 
   static std::vector<int64_t> features_wanted(const at::Tensor& label, int dimension) {
@@ -137,7 +239,39 @@ class Topology : public Loss {
   }
 
   Options options_;
+  mutable double waited_ = 0;  // seconds
 };
+
+std::vector<at::Tensor> Topology::Critical::state() const {
+  std::vector<int64_t> places{voxels, static_cast<int64_t>(alone.size()), static_cast<int64_t>(born.size())};
+  for (const auto* list : {&alone, &born, &died}) places.insert(places.end(), list->begin(), list->end());
+  std::vector<double> numbers{0};  // no tensor is empty
+  for (const auto* list : {&wanted, &weight}) numbers.insert(numbers.end(), list->begin(), list->end());
+  return {at::tensor(places, at::kLong), at::tensor(numbers, at::kDouble)};
+}
+
+Topology::Critical::Critical(const std::vector<at::Tensor>& state) {
+  VOX_CHECK(state.size() == 2 && state[0].numel() >= 3, "the checkpoint holds no pairs of the term topology");
+  const int64_t* at = state[0].const_data_ptr<int64_t>();
+  const double* number = state[1].const_data_ptr<double>() + 1;
+  voxels = at[0];
+  const int64_t single = at[1], pairs = at[2];
+  VOX_CHECK(
+      single >= 0 && pairs >= 0 && state[0].numel() == 3 + single + 2 * pairs && state[1].numel() == 1 + 2 * single,
+      "the checkpoint holds damaged pairs of the term topology");
+  at += 3;
+  for (auto* list : {&alone, &born, &died}) {
+    const int64_t count = list == &alone ? single : pairs;
+    list->assign(at, at + count);
+    at += count;
+    VOX_CHECK(std::all_of(list->begin(), list->end(), [&](int64_t place) { return place >= 0 && place < voxels; }),
+              "the checkpoint holds pairs of the term topology that lie beyond their map");
+  }
+  for (auto* list : {&wanted, &weight}) {
+    list->assign(number, number + single);
+    number += single;
+  }
+}
 
 }  // namespace
 

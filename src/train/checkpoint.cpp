@@ -17,6 +17,11 @@ at::ScalarType type_of(const std::string& dtype, const std::string& name) {
   throw Error(concat("tensor ", name, " has the type ", dtype, ", which no checkpoint of Voxloom has"));
 }
 
+at::Tensor view_of(const TensorToStore& stored) {
+  return at::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape,
+                       at::TensorOptions().dtype(type_of(stored.dtype, stored.name)));
+}
+
 // Borrows the bytes of the file.
 class TensorsByName {
  public:
@@ -32,9 +37,7 @@ class TensorsByName {
     const TensorToStore& stored = *found->second;
     VOX_CHECK(target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name,
               " has the shape ", at::IntArrayRef(stored.shape), " where ", target.sizes(), " is expected");
-    const at::Tensor values = at::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape,
-                                            at::TensorOptions().dtype(type_of(stored.dtype, name)));
-    target.copy_(values);
+    target.copy_(view_of(stored));
   }
 
  private:
@@ -91,6 +94,13 @@ void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& op
     VOX_CHECK(value != file.metadata.end(), file.path.string(), " does not say optimizer.", name);
     tensor.fill_(std::stod(value->second));
   }
+}
+
+std::vector<std::pair<std::string, at::Tensor>> tensors_under(const CheckpointFile& file, const std::string& prefix) {
+  std::vector<std::pair<std::string, at::Tensor>> found;
+  for (const TensorToStore& stored : file.tensors)
+    if (stored.name.starts_with(prefix)) found.emplace_back(stored.name, view_of(stored).clone());
+  return found;
 }
 
 void restore_weights(const CheckpointFile& file, ParameterSet& parameters, Weights which) {

@@ -28,6 +28,9 @@ void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Me
 // Error names what is missing or has another shape.
 void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer);
 
+// Copies of the tensors whose names start so.
+std::vector<std::pair<std::string, at::Tensor>> tensors_under(const CheckpointFile& file, const std::string& prefix);
+
 // Weights alone, for prediction: the average where the checkpoint has one.
 enum class Weights { kAverageIfAny, kRaw };
 void restore_weights(const CheckpointFile& file, ParameterSet& parameters, Weights which);

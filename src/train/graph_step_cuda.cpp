@@ -135,7 +135,7 @@ class GraphStepOnGpu : public GraphStep {
     Pass& pass = *current_;
     const bool warm = std::exchange(pass.loss_seen, true);
     if (warm && !pass.loss && !pass.loss_refused && !input.loss_reads_back) try_to_capture_loss(input);
-    if (!pass.loss) {
+    if (!pass.loss || input.loss_reads_back) {  // a step that begins late terms has the due ones of one that does not
       GraphLoss values = segments_.loss(leaves(pass), input.targets, input.step);
       keep_logit_grads(values, pass);
       return values;

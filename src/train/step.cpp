@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include <cstring>
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -13,45 +13,6 @@
 
 namespace vox {
 namespace {
-
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-      return at::kByte;
-    case DType::kInt8:
-      return at::kChar;
-    case DType::kInt16:
-      return at::kShort;
-    case DType::kInt32:
-      return at::kInt;
-    case DType::kFloat32:
-      return at::kFloat;
-    case DType::kFloat64:
-      return at::kDouble;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kUInt16:
-    case DType::kUInt32:
-      break;
-  }
-  throw Error(concat("internal error: a batch of type ", name_of(dtype)), Fault::kBug);
-}
-
-at::Tensor view_of_slot(const BatchArray& array) {
-  const std::vector<int64_t>& s = array.shape;
-  std::vector<int64_t> strides{s[1] * s[2] * s[3] * s[4], s[2] * s[3] * s[4], s[3] * s[4], s[4], 1};
-  if (array.channels_last) strides = {s[1] * s[2] * s[3] * s[4], 1, s[3] * s[4] * s[1], s[4] * s[1], s[1]};
-  return at::from_blob(array.data, s, strides, at::TensorOptions().dtype(scalar_type(array.dtype)));
-}
-
-at::Tensor array_to_device(const BatchArray& array, const at::Device& device) {
-  const at::Tensor view = view_of_slot(array);
-  if (device.is_cpu()) return view;
-  // Pinned memory comes from torch's cache, which hands a block out again only when the copy from it is done.
-  at::Tensor pinned = at::empty_strided(view.sizes(), view.strides(), view.options().pinned_memory(true));
-  std::memcpy(pinned.data_ptr(), view.data_ptr(), static_cast<size_t>(array.bytes()));
-  return pinned.to(device, /*non_blocking=*/true);
-}
 
 // Adds the time from its birth to its end to one stage, and is a span of the same name.
 class Timed {
@@ -81,23 +42,6 @@ std::string npy_header(const BatchArray& array) {
 }
 
 }  // namespace
-
-DeviceBatch to_device(const Batch& batch, const at::Device& device) {
-  DeviceBatch result{.image = {}, .targets = {}, .samples = batch.samples, .slot = batch.slot};
-  for (const auto& [name, array] : batch.arrays) {
-    const at::Tensor tensor = array_to_device(array, device);
-    if (name == "image")
-      result.image = result.targets.image = tensor;
-    else if (name == "label")
-      result.targets.label = tensor;
-    else if (name == "mask")
-      result.targets.mask = tensor;
-    else
-      result.targets.extra[name.substr(name.find('.') + 1)] = tensor;
-  }
-  if (!device.is_cpu()) result.slot.reset();  // the pinned copy is read from here on
-  return result;
-}
 
 void export_batch(const Batch& batch, const std::string& folder) {
   for (const auto& [name, array] : batch.arrays) {
@@ -199,7 +143,7 @@ StepRunner::StepRunner(const Parts& parts, const Settings& settings) : parts_(pa
                              },
                          .loss =
                              [this](const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) {
-                               GraphLoss loss{parts_.loss.compute(logits, targets, step), {}, {}};
+                               GraphLoss loss{loss_of(logits, targets, step), {}, {}};
                                loss.part = part_of(loss.result.total);
                                loss.logit_grads =
                                    torch::autograd::grad({parts_.optimizer.scaled(loss.part)}, logits, {}, std::nullopt,
@@ -207,7 +151,7 @@ StepRunner::StepRunner(const Parts& parts, const Settings& settings) : parts_(pa
                                return loss;
                              },
                          .learns = [this](size_t output, size_t outputs,
-                                          int64_t step) { return parts_.loss.reaches(output, outputs, step); },
+                                          int64_t step) { return parts_.loss.reaches(output, outputs, step, part()); },
                          .collect_grads = [&parameters] { parameters.collect_grads(); },
                          .update = [this](const at::Tensor& loss) { update(loss); }};
   if constexpr (cuda::kCompiledIn) graph_ = make_graph_step(segments, parameters.device());
@@ -244,10 +188,13 @@ StepReport StepRunner::run_step(int64_t step) {
   StepReport report;
   Sums sums;
   for (int64_t micro = 0; micro < settings_.accumulation; ++micro) add_micro_batch(step, report, sums);
+  for (KeptBatch& kept : kept_.all()) come_back_to(kept, step, report, sums);
+  kept_.forget_finished();
   const Timed timed(times_, Stage::kOptimizer, "optimizer");
   update_or_replay(sums.loss, sums.replayed);
   std::vector<at::Tensor> values{sums.loss};
   for (const at::Tensor& term : sums.terms) {
+    report.waits.push_back(parts_.loss.take_wait(report.due.size()));
     report.due.push_back(term.defined());
     values.push_back(term.defined() ? term
                                     : at::full({}, std::numeric_limits<float>::quiet_NaN(), sums.loss.options()));
@@ -297,12 +244,41 @@ bool StepRunner::captures(const GraphInput& input) {
 
 void StepRunner::add_micro_batch(int64_t step, StepReport& report, Sums& sums) {
   const DeviceBatch batch = parts_.next(times_);
+  add_batch(batch, step, report, sums);
+  if (!begun_.empty()) kept_.keep(step, batch, std::exchange(begun_, {}));
+}
+
+// Late terms of a batch of an earlier step: to the network it is one more micro-batch.
+void StepRunner::come_back_to(KeptBatch& kept, int64_t step, StepReport& report, Sums& sums) {
+  const bool due = std::any_of(kept.terms.begin(), kept.terms.end(), [&](const LateTerm& late) {
+    return parts_.loss.due(late.term, step, LossSet::Part::kLate);
+  });
+  if (!due) return;
+  late_ = &kept.terms;
+  add_batch(kept.batch, step, report, sums);
+  late_ = nullptr;
+}
+
+LossResult StepRunner::loss_of(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step) {
+  if (late_ != nullptr) return parts_.loss.apply(*late_, logits, targets, step);
+  if (parts_.loss.begins(step)) begun_ = parts_.loss.begin(logits, targets, step);
+  return parts_.loss.compute(logits, targets, step);
+}
+
+int64_t StepRunner::restore_kept(const NamedTensors& state, int64_t step) {
+  return kept_.restore(state, {parts_.loss, step, settings_.accumulation, [this] { return parts_.next(times_); }});
+}
+
+void StepRunner::add_batch(const DeviceBatch& batch, int64_t step, StepReport& report, Sums& sums) {
   const bool is_first = report.samples.empty();
   report.samples.insert(report.samples.end(), batch.samples.begin(), batch.samples.end());
   GraphInput input{batch.image, batch.targets, batch.samples.front().sample, !is_first, batch.resident, step,
                    {},          false};
-  for (size_t i = 0; graph_ && i < parts_.loss.term_names().size(); ++i) input.due.push_back(parts_.loss.due(i, step));
-  input.loss_reads_back = graph_ && parts_.loss.reads_back(step);
+  const auto is_due = [&](size_t term) {
+    return parts_.loss.due(term, step) || (late_ != nullptr && parts_.loss.due(term, step, LossSet::Part::kLate));
+  };
+  for (size_t i = 0; graph_ && i < parts_.loss.term_names().size(); ++i) input.due.push_back(is_due(i));
+  input.loss_reads_back = graph_ && (late_ != nullptr || parts_.loss.reads_back(step));
   const bool replays = captures(input);
   sums.replayed = sums.replayed && replays;
   if (replays) return replay_micro_batch(input, sums);
@@ -317,7 +293,7 @@ void StepRunner::add_micro_batch(int64_t step, StepReport& report, Sums& sums) {
   at::Tensor start;
   {
     const Timed timed(times_, Stage::kLoss, "loss");
-    const LossResult loss = parts_.loss.compute(logits, batch.targets, step);
+    const LossResult loss = loss_of(logits, batch.targets, step);
     const at::Tensor part = part_of(loss.total);
     start = parts_.optimizer.scaled(part);
     sums.add(loss, part, share());

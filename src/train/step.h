@@ -8,26 +8,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "losses/loss.h"
 #include "nets/network.h"
 #include "pipeline/pipeline.h"
+#include "train/device_batch.h"
 #include "train/graph_step.h"
+#include "train/kept_batches.h"
 #include "train/optimizer.h"
 
 namespace vox {
-
-struct DeviceBatch {
-  at::Tensor image;
-  Targets targets;
-  std::vector<SampleInfo> samples;
-  std::shared_ptr<void> slot;  // host memory that the tensors still read, on a CPU
-  bool resident = false;       // on a GPU: the image lies at this place in every step
-};
-// On a CPU the tensors are views of the slot; to a GPU they go through pinned memory without waiting.
-DeviceBatch to_device(const Batch& batch, const at::Device& device);
 
 enum class Stage { kDataWait, kTransfer, kForward, kLoss, kBackward, kOptimizer, kCount };
 constexpr int kStages = static_cast<int>(Stage::kCount);
@@ -48,6 +41,7 @@ struct StepReport {
   std::vector<SampleInfo> samples;  // of the whole step, in order
   at::Tensor values;                // on the device: loss, each term (NaN where absent), gradient norm, skipped, scale
   std::vector<bool> due;            // which terms this step had
+  std::vector<std::optional<double>> waits;  // seconds for which it waited for a term's threads; nullopt: it has none
 };
 
 struct StepValues {  // the same on the host
@@ -83,10 +77,20 @@ class StepRunner {
   bool captured() const;    // the last step was a replay of CUDA graphs
   std::string take_note();  // what to say once about the graphs; mostly empty
 
+  // Batches that terms with a delay will come back to.
+  NamedTensors kept_state() { return kept_.state(parts_.loss); }
+  // Takes the batches of the steps from loss.first_unfinished(step) to this one; the number of terms that the state
+  // lacks.
+  int64_t restore_kept(const NamedTensors& state, int64_t step);
+
  private:
   struct Sums;
   StepReport run_step(int64_t step);
   void add_micro_batch(int64_t step, StepReport& report, Sums& sums);
+  void come_back_to(KeptBatch& kept, int64_t step, StepReport& report, Sums& sums);
+  void add_batch(const DeviceBatch& batch, int64_t step, StepReport& report, Sums& sums);
+  LossResult loss_of(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step);
+  LossSet::Part part() const { return late_ == nullptr ? LossSet::Part::kAtOnce : LossSet::Part::kLate; }
   bool captures(const GraphInput& input);  // false: this batch runs eagerly
   void replay_micro_batch(const GraphInput& input, Sums& sums);
   double share() const;                              // of a micro-batch in the step's loss
@@ -100,6 +104,9 @@ class StepRunner {
   StageTimes times_;
   std::shared_ptr<GraphStep> graph_;  // null: every step runs eagerly
   std::string note_;
+  KeptBatches kept_;
+  std::vector<LateTerm> begun_;            // by the micro-batch under way
+  std::vector<LateTerm>* late_ = nullptr;  // while a kept batch is under way: its terms
 };
 
 // Why a step of this recipe cannot be captured as CUDA graphs; empty: it can.

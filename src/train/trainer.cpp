@@ -181,6 +181,7 @@ class Session {
 
   void take_up(const ResumePoint& point) {
     restore(point.file, learner_.network->parameters(), *learner_.optimizer);
+    kept_ = tensors_under(point.file, "late.");
     for (const std::string& note : point.notes) log_.warn(note);
     const std::string rounding = rounding_note(point.state, machine_of(device_, options_), threads_.compute);
     if (!rounding.empty()) log_.warn(rounding);
@@ -242,6 +243,7 @@ class Session {
             threads_,
             device_,
             request_.export_folder,
+            std::move(kept_),
             request_.probe ? &*request_.probe : nullptr};
   }
 
@@ -289,6 +291,7 @@ class Session {
   Learner learner_;
   std::unique_ptr<Schedule> schedule_;
   TrainState state_;
+  NamedTensors kept_;  // of the checkpoint: what terms with a delay found before it
 };
 
 RehearsalReport Session::rehearse(int64_t steps) {

@@ -41,7 +41,8 @@ TrainingLoop::TrainingLoop(const Parts& parts)
   const Options& options = parts.options;
   const int64_t effective = options.data.batch_size * options.training.accumulate;
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
-  TrainingSource data = training_source({parts.store, options, parts.state.step * effective, parts.state.micro_batch,
+  const int64_t first_step = parts.learner.loss->first_unfinished(parts.state.step);
+  TrainingSource data = training_source({parts.store, options, first_step * effective, parts.state.micro_batch,
                                          parts.threads.data, parts.device, parts.export_folder});
   if (!data.placement.said.empty()) parts.log.say(data.placement.said);
   pipeline_ = std::move(data.pipeline);
@@ -53,6 +54,16 @@ TrainingLoop::TrainingLoop(const Parts& parts)
                            .accumulation = effective / parts.state.micro_batch,
                            .cuda_graph = options.training.cuda_graph,
                            .no_graph = why_not_captured(options)});
+  take_up_kept();
+}
+
+// Batches are pure functions of their numbers: those that terms with a delay wait for are simply made again.
+void TrainingLoop::take_up_kept() {
+  const int64_t lacking = runner_->restore_kept(parts_.kept, parts_.state.step);
+  runner_->take_times();
+  parts_.kept.clear();
+  if (lacking > 0)
+    parts_.log.warn("the checkpoint does not hold what a loss term with a delay had found; the term is left out once");
 }
 
 LoopEnd TrainingLoop::run() {
@@ -139,10 +150,20 @@ void TrainingLoop::read_pending() {
   pending_.clear();
   for (size_t i = 0; i < window.size(); ++i) {
     const StepValues step_values = read_step_values(values[static_cast<int64_t>(i)]);
+    note_waits(window[i].report);
     if (window[i].step % parts_.options.monitor.log_every == 0) log_step(window[i], step_values, wall_s / count, mean);
     note_values(window[i], step_values);
   }
   window_start_ = Clock::now();
+}
+
+void TrainingLoop::note_waits(const StepReport& report) {
+  waits_.resize(terms_.size());
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    if (!report.due[i] || !report.waits[i]) continue;
+    waits_[i].first += *report.waits[i];
+    ++waits_[i].second;
+  }
 }
 
 void TrainingLoop::note_values(const Pending& pending, const StepValues& values) {
@@ -189,6 +210,10 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
   logged.grad_norm = values.grad_norm;
   for (size_t i = 0; i < terms_.size(); ++i)
     if (pending.report.due[i]) logged.terms.emplace_back(terms_[i], values.terms[i]);
+  for (size_t i = 0; i < waits_.size(); ++i)
+    if (waits_[i].second > 0)
+      logged.waits.emplace_back(terms_[i], waits_[i].first / static_cast<double>(waits_[i].second));
+  waits_.clear();
   logged.step_s = step_s;
   for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, mean[stage]);
   logged.gpu_mem_gb = gpu_peak_gb(parts_.device);
@@ -285,6 +310,7 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;
   auto snapshot =
       std::make_shared<Snapshot>(take_snapshot(parts_.learner.network->parameters(), *parts_.learner.optimizer));
+  for (auto& kept : runner_->kept_state()) snapshot->tensors.push_back(std::move(kept));
   const Span waiting("checkpoint_wait");
   background_.submit([this, snapshot, metadata = std::move(metadata), links, step = parts_.state.step] {
     const Span writing("checkpoint_write");

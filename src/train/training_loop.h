@@ -38,6 +38,7 @@ class TrainingLoop {
     ThreadPlan threads;
     at::Device device;
     std::string export_folder;
+    NamedTensors kept;  // StepRunner::kept_state of the checkpoint that the run goes on from
     const StepProbe* probe = nullptr;
   };
   explicit TrainingLoop(const Parts& parts);
@@ -55,9 +56,11 @@ class TrainingLoop {
   bool step_once();
   bool probe_goes_on();
   void read_pending();
+  void note_waits(const StepReport& report);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
   void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
+  void take_up_kept();
   void log_histograms(int64_t step);
   void end_epoch();
   bool validate_now();  // true: a new best
@@ -71,6 +74,7 @@ class TrainingLoop {
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
+  std::vector<std::pair<double, int64_t>> waits_;  // of each term since the last logged step: sum and count
   std::optional<double> probed_loss_;
   Clock::time_point window_start_, last_save_;
   std::vector<std::pair<std::string, double>> last_scores_;

@@ -142,7 +142,7 @@ ValidationResult validate_patches(const ValidationRequest& request) {
   for (int64_t done = 0; pipeline.next(host); ++done) {
     const DeviceBatch batch = to_device(host, request.network.parameters().device());
     const at::Tensor logits = request.network.forward(batch.image).front();
-    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step), names);
+    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded), names);
     const std::string id = case_id(*request.store, batch.samples.front().case_index);
     if (options.data.target == "regression") {
       judge.add_error(logits, batch.targets);

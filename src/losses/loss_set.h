@@ -1,0 +1,48 @@
+// What a LossSet is made of, for the two files that implement it.
+#pragma once
+
+#include "losses/loss.h"
+
+namespace vox {
+
+struct LossSet::Impl {
+  struct View {  // which channels, against what
+    int64_t first = 0, count = 1;
+    std::vector<int64_t> chosen;  // of those; empty: all
+    std::string target;           // empty: the label
+    bool operator==(const View&) const = default;
+    int64_t channels() const { return chosen.empty() ? count : static_cast<int64_t>(chosen.size()); }
+    at::Tensor of(const at::Tensor& logits) const;
+  };
+  struct Term {
+    std::string label;  // the name, numbered where it comes twice
+    LossTerm options;
+    size_t view = 0;
+    std::unique_ptr<Loss> loss;
+    const char* span;  // loss.<label>
+  };
+
+  LossOptions options;
+  bool regression = false, partial = false;
+  int64_t out_channels = 1, ignore_label = -1;
+  Constants class_values;  // label value of each class, where that is not 0, 1, 2, ...
+  std::vector<HeadOptions> heads;
+  std::vector<View> views;
+  std::vector<Term> terms;
+
+  bool begins(const Term& term, int64_t step) const;  // or, without a delay, is due
+  void add_term(const LossTerm& term);
+  View view_of(const LossTerm& term, const LossEntry& entry) const;
+  void set_class_values(const DataOptions& data);
+  at::Tensor valid_voxels(const Targets& targets) const;
+  at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
+  bool holds_values(const at::Tensor& target, const View& view) const;
+  LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
+                      const View& view) const;
+  std::vector<double> head_weights(size_t outputs) const;
+  double head_weight(const Term& term, const std::vector<double>& weights, size_t head) const;
+  void fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<double>& weights,
+            const std::vector<bool>& due, LossResult& result) const;
+};
+
+}  // namespace vox

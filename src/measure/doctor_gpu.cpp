@@ -164,7 +164,12 @@ GpuFacts read_gpus(const GpuDriverApi& api, int64_t own_pid) {
 
 std::vector<Finding> examine_gpu(const MachineView& machine) {
   std::vector<Finding> found;
-  if (machine.torch.gpus > 0) {
+  if (machine.torch.gpus > 0 && !machine.torch.kernels) {
+    found.push_back({"gpu", Outlook::kHurts,
+                     "torch sees a GPU, but this program was built without its CUDA kernels and trains on the CPU; "
+                     "build it with cmake --preset gpu",
+                     "nvidia-smi"});
+  } else if (machine.torch.gpus > 0) {
     const std::string first = machine.gpus.gpus.empty() ? "" : concat(", the first an ", machine.gpus.gpus[0].name);
     found.push_back({"gpu", Outlook::kFine,
                      concat("torch can use ", machine.torch.gpus, " GPU", machine.torch.gpus == 1 ? "" : "s", first),

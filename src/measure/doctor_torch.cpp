@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/span.h"
 #include "base/text.h"
+#include "kernels/cuda.h"
 #include "measure/doctor.h"
 #include "measure/doctor_files.h"
 
@@ -140,6 +141,7 @@ TorchFacts torch_facts() {
   TorchFacts facts;
   facts.built_for = VOX_TORCH_VERSION;
   const auto& hooks = at::detail::getCUDAHooks();
+  facts.kernels = cuda::kCompiledIn;
   facts.cuda_build = hooks.hasCUDA() || hooks.hasCuDNN();
   if (!facts.cuda_build) facts.cuda_build = facts.built_for.find("+cu") != std::string::npos;
   try {

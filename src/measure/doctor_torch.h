@@ -18,9 +18,10 @@ struct ConvolutionTrial {
 struct TorchFacts {
   std::string built_for, loaded;  // versions; `loaded` is empty where it cannot be told
   bool cuda_build = false;
-  int cuda = 0;   // runtime, 13000: 13.0
-  int cudnn = 0;  // 91500: 9.15.0; 0: none
-  int gpus = 0;   // that torch can use
+  bool kernels = true;  // this program has its own CUDA kernels; without them it trains on the CPU
+  int cuda = 0;         // runtime, 13000: 13.0
+  int cudnn = 0;        // 91500: 9.15.0; 0: none
+  int gpus = 0;         // that torch can use
   std::vector<ConvolutionTrial> trials;
 };
 

@@ -213,6 +213,11 @@ TEST(Doctor, SaysWhyThereIsNoGpu) {
   EXPECT_EQ(named(examine_gpu(machine.view), "driver")->verdict, Outlook::kFails);
   machine.view.gpus.cuda = 13010;
   EXPECT_EQ(named(examine_gpu(machine.view), "driver")->verdict, Outlook::kFine);
+  machine.view.torch.gpus = 1;
+  EXPECT_EQ(examine_gpu(machine.view)[0].verdict, Outlook::kFine);
+  machine.view.torch.kernels = false;
+  EXPECT_EQ(examine_gpu(machine.view)[0].verdict, Outlook::kHurts);
+  EXPECT_THAT(why(), HasSubstr("built without its CUDA kernels"));
   EXPECT_THAT(why(), HasSubstr("finds no GPU"));
   for (const char* hidden : {"", "-1"}) {
     machine.view.visible = hidden;

@@ -194,6 +194,16 @@ TEST(Doctor, FoldersByMountRoomAndPermission) {
   EXPECT_EQ(only(examine_folders(machine.view)).verdict, Outlook::kFails);
 }
 
+TEST(Doctor, SaysThatAProgramWithoutKernelsLeavesAGpuAlone) {
+  FakeMachine machine;
+  machine.view.torch.gpus = 1;
+  EXPECT_EQ(examine_gpu(machine.view)[0].verdict, Outlook::kFine);
+  machine.view.torch.kernels = false;
+  const Finding found = examine_gpu(machine.view)[0];
+  EXPECT_EQ(found.verdict, Outlook::kHurts);
+  EXPECT_THAT(found.sentence, HasSubstr("built without its CUDA kernels"));
+}
+
 TEST(Doctor, SaysWhyThereIsNoGpu) {
   FakeMachine machine;
   const auto why = [&] { return examine_gpu(machine.view)[0].sentence; };
@@ -213,11 +223,6 @@ TEST(Doctor, SaysWhyThereIsNoGpu) {
   EXPECT_EQ(named(examine_gpu(machine.view), "driver")->verdict, Outlook::kFails);
   machine.view.gpus.cuda = 13010;
   EXPECT_EQ(named(examine_gpu(machine.view), "driver")->verdict, Outlook::kFine);
-  machine.view.torch.gpus = 1;
-  EXPECT_EQ(examine_gpu(machine.view)[0].verdict, Outlook::kFine);
-  machine.view.torch.kernels = false;
-  EXPECT_EQ(examine_gpu(machine.view)[0].verdict, Outlook::kHurts);
-  EXPECT_THAT(why(), HasSubstr("built without its CUDA kernels"));
   EXPECT_THAT(why(), HasSubstr("finds no GPU"));
   for (const char* hidden : {"", "-1"}) {
     machine.view.visible = hidden;

@@ -1,10 +1,13 @@
-// Thin curved sheets of 128^3: skeletons slice by slice and in three dimensions, and the closing that follows.
+// Thin curved sheets of 128^3: skeletons slice by slice and in three dimensions, the closing that follows, and three
+// iterations of thinning that lets gradients through.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "kernels/morphology.h"
+#include "kernels/soft_thinning.h"
 #include "kernels/thinning.h"
 
 namespace vox {
@@ -42,9 +45,24 @@ void volume(benchmark::State& state) {
 void closing(benchmark::State& state) {
   measure(state, [](uint8_t* out, const uint8_t* mask) { close_cpu(out, mask, kExtent); });
 }
+void subfields(benchmark::State& state) {
+  std::vector<int16_t> taken(static_cast<size_t>(kExtent.voxels()));
+  measure(state, [&](uint8_t*, const uint8_t* mask) { thin_by_subfields_cpu(taken.data(), mask, kExtent, 3); });
+}
+void subfields_backward(benchmark::State& state) {
+  std::vector<int16_t> taken(static_cast<size_t>(kExtent.voxels()));
+  thin_by_subfields_cpu(taken.data(), sheets().data(), kExtent, 3);
+  std::vector<double> grad(taken.size());
+  measure(state, [&](uint8_t*, const uint8_t*) {
+    std::fill(grad.begin(), grad.end(), 1.0);
+    thin_by_subfields_backward_cpu(grad.data(), taken.data(), kExtent, 3);
+  });
+}
 BENCHMARK(slices)->Unit(benchmark::kMillisecond);
 BENCHMARK(volume)->Unit(benchmark::kMillisecond);
 BENCHMARK(closing)->Unit(benchmark::kMillisecond);
+BENCHMARK(subfields)->Unit(benchmark::kMillisecond);
+BENCHMARK(subfields_backward)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace vox

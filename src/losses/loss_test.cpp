@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "ops/soft_thinning.h"
 
 namespace vox {
 namespace {
@@ -369,6 +370,17 @@ TEST(Topology, MatchingDrawsAFeatureToTheOneOfTheLabelAtTheSamePlace) {
   EXPECT_NEAR(c.total(at::logit(p)).item<double>(), expected, 1e-6);
   p.narrow(4, 8, 2).fill_(0.3);
   EXPECT_NEAR(c.total(at::logit(p)).item<double>(), 2 * 0.4 * 0.4 + 0.2 * 0.2, 1e-6);
+}
+
+TEST(ClDice, OfThinningIsThatOfALineWhereTheMasksAgree) {
+  Case c;
+  c.loss.terms = {term("cldice", {{"skeleton", scalar("menten")}, {"noise", scalar("0")}})};
+  c.targets.label = at::zeros({1, 1, 7, 7, 24}, at::kByte);
+  c.targets.label.narrow(2, 2, 3).narrow(3, 2, 3).narrow(4, 2, 20).fill_(1);  // a bar
+  const double line = ops::soft_thinning(c.targets.label.to(at::kFloat), {.iterations = 3}).sum().item<double>();
+  ASSERT_NEAR(line, 20, 6);
+  const double recall = (0.8 * line + 1) / (line + 1), expected = 1 - 2 * recall / (1 + recall);  // precision 1
+  EXPECT_NEAR(c.total(at::logit(c.targets.label.to(at::kDouble) * 0.6 + 0.2)).item<double>(), expected, 1e-6);
 }
 
 TEST(LossSet, RefusesWhatCannotWork) {

@@ -1,8 +1,10 @@
 // Losses on soft skeletons. Shit et al. 2021, clDice: how much of the predicted skeleton lies in the label, and how
-// much of the label's in the prediction. morph_skeleton: the mean difference of the two skeletons.
+// much of the label's in the prediction. morph_skeleton: the mean difference of the two skeletons. Skeletons are those
+// of iterated erosions and openings, or those of thinning (Menten et al. 2023), which keep the map's topology.
 #include <torch/torch.h>
 
 #include "losses/entry.h"
+#include "ops/soft_thinning.h"
 #include "ops/volume_ops.h"
 
 namespace vox {
@@ -10,22 +12,41 @@ namespace {
 
 struct SkeletonOptions {
   int64_t iterations = 3;
-  std::string erosion = "cross";
+  std::string erosion = "cross", skeleton = "iterated";
+  double noise = 0.33;
   void describe(Visitor& v) {
+    v.field("skeleton", skeleton,
+            {.meaning = "Soft, by erosions and openings, or (menten) by thinning that keeps the topology, on the CPU",
+             .choices = {"iterated", "menten"}});
+    v.field("noise", noise,
+            {.meaning = "With `skeleton: menten`, logistic noise on the logits that are rounded; 0 is none, with 1 a "
+                        "voxel counts as often as it is probable",
+             .min = 0,
+             .max = 1});
     v.field("iterations", iterations,
-            {.meaning = "Erosions: half the thickness of what is skeletonised", .min = 1, .max = 100});
+            {.meaning = "Erosions or layers: half the thickness of what is skeletonised", .min = 1, .max = 100});
     v.field(
         "erosion", erosion,
         {.meaning = "Neighbours that erode: the six of the faces, as MONAI, or all 26", .choices = {"cross", "cube"}});
   }
+  bool thins() const { return skeleton == "menten"; }
   SoftSkeletonOptions kernel() const {
     return {static_cast<int>(iterations), erosion == "cross" ? SoftErosion::kCross : SoftErosion::kCube};
   }
 };
 
-at::Tensor skeleton_of(const at::Tensor& values, const SkeletonOptions& options, const LossInput& input) {
-  const at::Tensor skeleton = ops::soft_skeleton(values, options.kernel());
-  return input.valid.defined() ? skeleton * input.valid : skeleton;
+struct Skeletons {
+  at::Tensor prediction, target;  // zero where a voxel does not count
+};
+Skeletons skeletons_of(const Regions& regions, const SkeletonOptions& options, const LossInput& input) {
+  const auto skeleton = [&](const at::Tensor& values, double noise) {
+    const at::Tensor all =
+        options.thins()
+            ? ops::soft_thinning(values, {.iterations = static_cast<int>(options.iterations), .noise = noise})
+            : ops::soft_skeleton(values, options.kernel());
+    return input.valid.defined() ? all * input.valid : all;
+  };
+  return {skeleton(regions.probability, options.noise), skeleton(regions.target, 0)};
 }
 
 class ClDice : public Loss {
@@ -40,9 +61,10 @@ class ClDice : public Loss {
   ClDice(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
-    if (!options_.batch && ops::has_fused_cldice(input.logits)) return fused(input);
-    const auto [p, t] = regions_of(input, options_.background);
-    const at::Tensor of_p = skeleton_of(p, options_, input), of_t = skeleton_of(t, options_, input);
+    if (!options_.batch && !options_.thins() && ops::has_fused_cldice(input.logits)) return fused(input);
+    const Regions regions = regions_of(input, options_.background);
+    const auto& [p, t] = regions;
+    const auto [of_p, of_t] = skeletons_of(regions, options_, input);
     const std::vector<int64_t> summed = options_.summed();
     const double s = options_.smooth;
     const at::Tensor precision = ((of_p * t).sum(summed) + s) / (of_p.sum(summed) + s);
@@ -50,6 +72,7 @@ class ClDice : public Loss {
     return (1 - 2 * precision * recall / (precision + recall)).mean();
   }
   bool batch_wise(bool) const override { return options_.batch; }
+  bool reads_back() const override { return options_.thins(); }
 
  private:
   at::Tensor fused(const LossInput& input) const {
@@ -77,10 +100,11 @@ class MorphSkeleton : public Loss {
   MorphSkeleton(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
-    const auto [p, t] = regions_of(input, options_.background);
-    return mean_of_valid((skeleton_of(p, options_, input) - skeleton_of(t, options_, input)).abs(), input.valid);
+    const auto [of_p, of_t] = skeletons_of(regions_of(input, options_.background), options_, input);
+    return mean_of_valid((of_p - of_t).abs(), input.valid);
   }
   bool batch_wise(bool partial) const override { return partial; }
+  bool reads_back() const override { return options_.thins(); }
 
  private:
   Options options_;

@@ -68,6 +68,15 @@ std::vector<Recipe> recipes() {
   recomputed.options.model.use_checkpoint = true;
   recomputed.options.model.dropout = 0;
   all.push_back(recomputed);
+  Recipe late{"a term with a delay, two micro-batches", small_unet()};
+  LossTerm topology = term_of("topology", 4);
+  topology.params.kind = Tree::Kind::kMap;
+  topology.params.members = {{"delay", {}}};
+  topology.params.members[0].second.kind = Tree::Kind::kScalar;
+  topology.params.members[0].second.scalar = "2";
+  late.options.loss.terms.push_back(topology);
+  late.accumulation = 2;
+  all.push_back(late);
   return all;
 }
 

@@ -27,24 +27,22 @@ int64_t parts_of(int64_t voxels) {
 
 struct Group {  // of volumes that are worked on together, and their memory
   int64_t volumes, voxels, parts;
-  float *probability, *eroded[2], *middle, *state, *scratch, *target_skeleton;
+  float *probability, *eroded[2], *middle, *state, *scratch;
   double* sums;    // [volume][part][sum]
-  float* factors;  // [volume][2]: a and b
-  float* target_factor;
+  float* factors;  // [volume][2]: of the precision's gradient, see OuterGradient
+  float* shares;   // [volume][2]: the loss with respect to precision, and to the sum of the target's skeleton within
 
   Group(float* workspace, int64_t volume_count, int64_t volume_voxels)
       : volumes(volume_count), voxels(volume_voxels), parts(parts_of(volume_voxels)) {
     const int64_t map = padded(volumes * voxels);
     const auto next = [&](int64_t floats) { return std::exchange(workspace, workspace + padded(floats)); };
     sums = reinterpret_cast<double*>(next(2 * volumes * parts * kSums));
-    for (float** place : {&probability, &eroded[0], &eroded[1], &middle, &state, &scratch, &target_skeleton})
-      *place = next(map);
+    for (float** place : {&probability, &eroded[0], &eroded[1], &middle, &state, &scratch}) *place = next(map);
     factors = next(2 * volumes);
-    target_factor = next(volumes);
+    shares = next(2 * volumes);
   }
   static int64_t floats(int64_t volumes, int64_t voxels) {
-    return padded(2 * volumes * parts_of(voxels) * kSums) + 7 * padded(volumes * voxels) + padded(2 * volumes) +
-           padded(volumes);
+    return padded(2 * volumes * parts_of(voxels) * kSums) + 6 * padded(volumes * voxels) + 2 * padded(2 * volumes);
   }
 };
 
@@ -108,37 +106,50 @@ __global__ void __launch_bounds__(kThreads)
   out[1] = sum_all;
 }
 
-// A warp for each sum.
-__global__ void finish(float* loss, float* factors, float* target_factor, const double* sums, int parts,
-                       double smooth) {
-  const int64_t volume = blockIdx.x;
+// Sums of a volume over its parts, `count` of them from `first` on, plus `smooth`; a warp for each.
+template <int kCount>
+__device__ __forceinline__ void add_parts(double (&total)[kCount], const double* sums, int parts, int first,
+                                          double smooth) {
   const int of = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  __shared__ double total[kSums];
+  const double* volume = sums + int64_t{blockIdx.x} * parts * kSums + first + of;
   double sum = 0;
-  for (int part = lane; part < parts; part += 32) sum += sums[(volume * parts + part) * kSums + of];
+  for (int part = lane; part < parts; part += 32) sum += volume[int64_t{part} * kSums];
   for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
   if (lane == 0) total[of] = sum + smooth;
   __syncthreads();
+}
+
+// The gradient of the precision alone: what the loss makes of it is known once the target's skeleton is.
+__global__ void finish_precision(float* factors, const double* sums, int parts, double smooth) {
+  __shared__ double total[2];
+  add_parts(total, sums, parts, kPredictedInTarget, smooth);
+  if (threadIdx.x != 0) return;
+  const double within = total[0], all = total[1];
+  factors[2 * blockIdx.x] = static_cast<float>(1 / all);
+  factors[2 * blockIdx.x + 1] = static_cast<float>(-within / (all * all));
+}
+
+__global__ void finish(float* loss, float* shares, const double* sums, int parts, double smooth) {
+  __shared__ double total[kSums];
+  add_parts(total, sums, parts, 0, smooth);
   if (threadIdx.x != 0) return;
   const double precision = total[kPredictedInTarget] / total[kPredicted],
                recall = total[kTargetInPredicted] / total[kTarget];
   const double both = precision + recall;
-  loss[volume] = static_cast<float>(1 - 2 * precision * recall / both);
-  const double of_precision = -2 * recall * recall / (both * both),
-               of_recall = -2 * precision * precision / (both * both);
-  factors[2 * volume] = static_cast<float>(of_precision / total[kPredicted]);
-  factors[2 * volume + 1] = static_cast<float>(-of_precision * precision / total[kPredicted]);
-  target_factor[volume] = static_cast<float>(of_recall / total[kTarget]);
+  loss[blockIdx.x] = static_cast<float>(1 - 2 * precision * recall / both);
+  shares[2 * blockIdx.x] = static_cast<float>(-2 * recall * recall / (both * both));
+  shares[2 * blockIdx.x + 1] = static_cast<float>(-2 * precision * precision / (both * both) / total[kTarget]);
 }
 
-// Adds what comes through the recall; through the sigmoid where there are logits.
-__global__ void finish_gradient(float* grad, Group group, const float* probability, Valid valid, bool logits) {
+// From the gradient of the precision to that of the loss; through the sigmoid where there are logits.
+__global__ void finish_gradient(float* grad, Group group, const float* target_skeleton, const float* probability,
+                                Valid valid, bool logits) {
   const Span span = span_of();
-  const float factor = group.target_factor[span.volume];
+  const float of_precision = group.shares[2 * span.volume], of_target = group.shares[2 * span.volume + 1];
   for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
     const int64_t at = span.volume * valid.voxels + i;
     const float counted = valid.at(span.volume, i), p = probability[at];
-    const float sum = grad[at] + factor * group.target_skeleton[at] * counted;
+    const float sum = of_precision * grad[at] + of_target * target_skeleton[at] * counted;
     grad[at] = logits ? sum * counted * (p * (1 - p)) : sum;
   }
 }
@@ -160,22 +171,31 @@ class GroupRun {
     }
     const float* probability = input_.logits ? group_.probability : input_.values + offset_;
     const float* target = input_.target + offset_;
-    skeleton_forward(pass(target, nullptr), group_.target_skeleton, nullptr);
-    sum(group_.target_skeleton, probability, kTargetInPredicted);
-    const SkeletonPass predicted = pass(probability, grad == nullptr ? nullptr : group_.middle);
-    skeleton_forward(predicted, group_.scratch, grad == nullptr ? nullptr : group_.state);
-    sum(group_.scratch, target, kPredictedInTarget);
+    go_through_prediction(grad, probability, target);
+    // Its maps are done with: the target's take their place.
+    skeleton_forward(pass(target, nullptr), group_.scratch, nullptr);
+    sum(group_.scratch, probability, kTargetInPredicted);
     finish<<<static_cast<unsigned>(group_.volumes), 32 * kSums, 0, stream_>>>(
-        loss, group_.factors, group_.target_factor, group_.sums, static_cast<int>(group_.parts), input_.smooth);
+        loss, group_.shares, group_.sums, static_cast<int>(group_.parts), input_.smooth);
     check_launch("clDice");
     if (grad == nullptr) return;
-    const OuterGradient outer{target, group_.factors, input_.valid, valid_.first_volume, input_.channels};
-    skeleton_backward(predicted, grad + offset_, group_.scratch, group_.state, outer);
-    finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, probability, valid_, input_.logits);
+    finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, group_.scratch, probability, valid_,
+                                                     input_.logits);
     check_launch("gradient of clDice");
   }
 
  private:
+  void go_through_prediction(float* grad, const float* probability, const float* target) {
+    const SkeletonPass predicted = pass(probability, grad == nullptr ? nullptr : group_.middle);
+    skeleton_forward(predicted, group_.scratch, grad == nullptr ? nullptr : group_.state);
+    sum(group_.scratch, target, kPredictedInTarget);
+    if (grad == nullptr) return;
+    finish_precision<<<static_cast<unsigned>(group_.volumes), 64, 0, stream_>>>(
+        group_.factors, group_.sums, static_cast<int>(group_.parts), input_.smooth);
+    check_launch("precision of clDice");
+    const OuterGradient outer{target, group_.factors, input_.valid, valid_.first_volume, input_.channels};
+    skeleton_backward(predicted, grad + offset_, group_.scratch, group_.state, outer);
+  }
   SkeletonPass pass(const float* in, float* middle) const {
     return {in,     {group_.volumes, input_.batch.extent}, input_.options, {group_.eroded[0], group_.eroded[1]}, middle,
             stream_};

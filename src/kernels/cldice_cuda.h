@@ -1,9 +1,9 @@
 // clDice (Shit 2021) on the GPU, value and gradient in one go: with S a soft skeleton, p a probability and t a target,
 //   P = (sum(S(p) t) + s) / (sum(S(p)) + s),  R = (sum(S(t) p) + s) / (sum(S(t)) + s),  loss = 1 - 2 P R / (P + R)
 // for each volume by itself. Volumes are worked on in groups, one at a time where they are large, so that the workspace
-// is that of one group: 28 bytes a voxel of the group (the probability, three eroded maps, the product over levels, a
-// gradient and the target's skeleton), beside 4 bytes a voxel of the whole batch for the gradient. Two volumes of a
-// million voxels hence take 18 bytes a voxel, whatever the iterations.
+// is that of one group: 24 bytes a voxel of the group (the probability, three eroded maps, the product over levels, and
+// a gradient whose place the target's skeleton takes at last), beside 4 bytes a voxel of the whole batch for the
+// gradient. Two volumes of a million voxels hence take 16 bytes a voxel, whatever the iterations.
 #pragma once
 
 #include "kernels/soft_skeleton_cuda.h"

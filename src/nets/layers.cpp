@@ -189,7 +189,11 @@ Feature LayerNetwork::enter(const at::Tensor& image) const {
   VOX_CHECK(image.dim() == 5 && image.size(1) == options_.in_channels, "the network takes [N, ", options_.in_channels,
             ", Z, Y, X] but the image is ", image.sizes());
   if (image.is_meta()) return Feature::plain(image);
-  return Feature::plain(image.to(parameters_.compute_type()).contiguous(parameters_.memory_format()));
+  const at::MemoryFormat format = parameters_.memory_format();
+  const bool both = image.is_cuda() && image.size(1) > 1;  // type and layout in one pass
+  const at::Tensor typed =
+      both ? image.to(parameters_.compute_type(), false, false, format) : image.to(parameters_.compute_type());
+  return Feature::plain(typed.contiguous(format));
 }
 
 NormSpec norm_spec(const ModelOptions& options, const NormSpec& own) {

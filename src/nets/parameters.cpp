@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/gradient_places.h"
 #include "ops/parameter_ops.h"
 
 namespace vox {
@@ -67,6 +68,7 @@ bool ParameterSet::has_running_statistics() const {
 void ParameterSet::make_leaf(Parameter& parameter) {
   parameter.grad.reset();
   grad_buffers_.clear();
+  if (places_) places_->withdraw();
   parameter.master = parameter.master.detach();
   if (is_running(parameter.spec.kind)) {
     parameter.value = parameter.master.clone();
@@ -132,6 +134,7 @@ void ParameterSet::collect_into_buffers() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
     at::Tensor& left = parameter.value.mutable_grad();
+    if (places_ && places_->take(parameter.value)) parameter.grad = grad_buffer(static_cast<int>(i));
     if (!left.defined()) continue;
     const at::Tensor& buffer = grad_buffer(static_cast<int>(i));
     const bool there = left.data_ptr() == buffer.data_ptr();  // whoever made it added to what was there
@@ -140,6 +143,17 @@ void ParameterSet::collect_into_buffers() {
     left.reset();
   }
   if constexpr (cuda::kCompiledIn) ops::move_gradients(moves);
+  offer_buffers();
+}
+
+// To the layers that can write gradients where they belong.
+void ParameterSet::offer_buffers() {
+  if (!places_) places_ = std::make_shared<ops::GradientPlaces>();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    const bool shadowed = is_trained(parameter.spec.kind) && !parameter.value.is_same(parameter.master);
+    if (shadowed) places_->offer(parameter.value, grad_buffer(static_cast<int>(i)), parameter.grad.defined());
+  }
 }
 
 void ParameterSet::collect_grads() {
@@ -170,6 +184,7 @@ void ParameterSet::zero_grads(ZeroGrads how) {
       parameter.grad.zero_();
     }
   }
+  if (cuda::kCompiledIn && device().is_cuda()) offer_buffers();
 }
 
 namespace {

@@ -5,11 +5,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace vox {
+
+namespace ops {
+class GradientPlaces;
+}
 
 enum class ParameterKind {
   kConvWeight,
@@ -90,10 +95,12 @@ class ParameterSet {
   void make_leaf(Parameter& parameter);
   void make_grad_buffers();
   void collect_into_buffers();
+  void offer_buffers();
 
   std::vector<Parameter> parameters_;
   std::map<std::string, int> index_;
   std::vector<at::Tensor> grad_buffers_;  // of each parameter; empty until one is needed
+  std::shared_ptr<ops::GradientPlaces> places_;
   at::ScalarType compute_type_ = at::kFloat;
   at::MemoryFormat format_ = at::MemoryFormat::Contiguous;
 };

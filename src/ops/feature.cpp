@@ -200,6 +200,8 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   if constexpr (cuda::kCompiledIn) {
     if (const auto logits = fused::head(input, layer, epilogue)) return Feature::plain(*logits);
     if (const auto raw = fused::convolve(input, layer, epilogue)) return finish(*raw, epilogue, true);
+    if (const auto raw = fused::convolve_by_product(input, layer, epilogue)) return finish(*raw, epilogue, true);
+    if (const auto raw = fused::convolve_folded(input, layer, epilogue)) return finish(*raw, epilogue, true);
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{(g.kernel.z - 1) / 2, (g.kernel.y - 1) / 2, (g.kernel.x - 1) / 2});
@@ -221,11 +223,15 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
     const bool bare = epilogue.norm.kind == NormKind::kNone;
     if (const auto raw = bare ? fused::upsample(input, layer) : std::nullopt)
       return finish({*raw, {}, {}}, epilogue, true);
+    if (const auto raw = fused::transposed_by_product(input, layer, epilogue)) return finish(*raw, epilogue, true);
+    if (const auto raw = fused::transposed_folded(input, layer, epilogue)) return finish(*raw, epilogue, true);
   }
   const ConvGeometry& g = layer.geometry;
   const Extent3 padding = g.padding.value_or(Extent3{0, 0, 0});
   const Extent3 twos{2, 2, 2};
-  const Reading reading = record_reading(input, g.kernel == twos && g.stride == twos);
+  constexpr int64_t kNarrow = 64;  // products of a voxel (kernels/narrow_cuda.h)
+  const bool own_kernel = g.kernel == twos || layer.weight.size(1) * g.kernel.voxels() <= kNarrow;
+  const Reading reading = record_reading(input, own_kernel && g.stride == twos);
   const at::Tensor& values = input.materialize();
   if (values.is_meta()) {
     Extent3 size;
@@ -280,6 +286,9 @@ Feature max_pool(const Feature& input, const PoolWindow& window) {
 
 Feature average_pool(const Feature& input, const PoolWindow& window) {
   return pooled(input, window, [&](const at::Tensor& values) {
+    if constexpr (cuda::kCompiledIn) {
+      if (const auto means = fused::average_pool(values, window)) return *means;
+    }
     const bool widens = values.is_cpu() && values.scalar_type() != at::kFloat;  // torch has no half kernel on the CPU
     const at::Tensor read = widens ? values.to(at::kFloat) : values;
     return at::avg_pool3d(read, sizes(window.kernel), sizes(window.stride), sizes(window.padding), false, false)

@@ -27,6 +27,23 @@ std::optional<at::Tensor> head(const Feature& input, const ConvLayer& layer, con
 // The transposed convolution of kernel and stride 2, with its bias.
 std::optional<at::Tensor> upsample(const Feature& input, const ConvLayer& layer);
 
+// Convolutions as matrix products, for small volumes with many channels and for very few channels on one side.
+enum class ProductUse { kWhereItWins, kWherePossible };
+std::optional<RawOutput> convolve_by_product(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue,
+                                             ProductUse use = ProductUse::kWhereItWins);
+std::optional<RawOutput> transposed_by_product(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue,
+                                               ProductUse use = ProductUse::kWhereItWins);
+
+// Convolutions of stride 2 with even kernels and few channels at the higher resolution, as cuDNN's of stride 1 over
+// blocks of 2x2x2 voxels whose voxels are channels.
+std::optional<RawOutput> convolve_folded(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue,
+                                         ProductUse use = ProductUse::kWhereItWins);
+std::optional<RawOutput> transposed_folded(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue,
+                                           ProductUse use = ProductUse::kWhereItWins);
+
+// The mean over 3x3x3 neighbours.
+std::optional<at::Tensor> average_pool(const at::Tensor& values, const PoolWindow& window);
+
 // Whether the bias may stay out of the convolution and go along as RawOutput::bias.
 bool folds_bias(const ConvLayer& layer, const Epilogue& epilogue);
 

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/span.h"
 #include "base/text.h"
@@ -88,6 +89,7 @@ void choose_kernels(const TrainingOptions& training) {
   at::globalContext().setDeterministicCuDNN(training.deterministic);
   at::globalContext().setDeterministicAlgorithms(training.deterministic, /*warn_only=*/true);
   at::globalContext().setBenchmarkCuDNN(!training.deterministic);
+  if (training.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read when it starts
   ops::set_kernel_timing(training.deterministic ? ops::KernelTiming::kFixed : ops::KernelTiming::kOncePerShape);
 }
 

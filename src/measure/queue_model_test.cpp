@@ -57,9 +57,12 @@ TEST(Statistics, AMedianAndWhatItIsWorth) {
   const Interval same = median_interval({4, 4, 4, 4});
   EXPECT_DOUBLE_EQ(same.low, 4);
   EXPECT_DOUBLE_EQ(same.high, 4);
-  const Interval spread = median_interval({1, 2, 3, 4, 5, 6, 7, 8, 9});
-  EXPECT_LE(spread.low, 3);
-  EXPECT_GE(spread.high, 7);
+  const Interval six = median_interval({6, 2, 3, 1, 5, 4});  // outside of all six with 2 / 2^6: 3 %
+  EXPECT_DOUBLE_EQ(six.low, 1);
+  EXPECT_DOUBLE_EQ(six.high, 6);
+  const Interval nine = median_interval({9, 8, 7, 6, 5, 4, 3, 2, 1});  // 2 (1 + 9) / 2^9: 4 %; one further in, 18 %
+  EXPECT_DOUBLE_EQ(nine.low, 2);
+  EXPECT_DOUBLE_EQ(nine.high, 8);
 }
 
 }  // namespace

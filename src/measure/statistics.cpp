@@ -1,17 +1,26 @@
 #include "measure/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
-
-#include "base/random.h"
 
 namespace vox {
 
+namespace {
+
+double value_of_rank(std::vector<double>& values, size_t rank) {  // 0: the lowest
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+}  // namespace
+
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
   const size_t count = values.size();
-  return (values[(count - 1) / 2] + values[count / 2]) / 2;
+  const double upper = value_of_rank(values, count / 2);
+  return count % 2 == 1 ? upper : (value_of_rank(values, count / 2 - 1) + upper) / 2;
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -21,15 +30,11 @@ double mean_of(const std::vector<double>& values) {
 
 Interval median_interval(const std::vector<double>& values) {
   if (values.empty()) return {};
-  constexpr size_t kResamples = 2000;
-  Random random(0, 0, kSynthStream);
-  std::vector<double> medians(kResamples), drawn(values.size());
-  for (double& one : medians) {
-    for (double& value : drawn) value = values[static_cast<size_t>(random.below(static_cast<int64_t>(values.size())))];
-    one = median_of(drawn);
-  }
-  std::sort(medians.begin(), medians.end());
-  return {medians[kResamples / 40], medians[kResamples - 1 - kResamples / 40]};
+  const auto count = static_cast<double>(values.size());
+  const auto rank = static_cast<size_t>(std::max(0.0, std::floor((count - 1.96 * std::sqrt(count)) / 2)));
+  std::vector<double> sorted = values;
+  const double low = value_of_rank(sorted, rank);
+  return {low, value_of_rank(sorted, values.size() - 1 - rank)};
 }
 
 }  // namespace vox

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <set>
 
+#include "measure/statistics.h"
+
 namespace vox {
 namespace {
 
@@ -18,6 +20,20 @@ int64_t free_memory_bytes() {
     return kib * 1024;
   }
   return 0;
+}
+
+// Stages in which the thread that trains has work at every moment; on a GPU it also waits in them.
+double crowded_ms(const Profile& profile) {
+  static const std::set<std::string> kWork{"forward", "loss", "loss_backward", "backward", "optimizer"};
+  if (profile.record.on_gpu) return 0;
+  std::vector<double> waited;
+  for (const StageTable& step : profile.record.sums.steps) {
+    double ms = 0;
+    for (const auto& [name, stage] : step)
+      if (kWork.contains(name) || name.starts_with("loss.")) ms += stage.waited_ms();
+    waited.push_back(ms);
+  }
+  return std::clamp(median_of(waited), 0.0, profile.own_ms);
 }
 
 }  // namespace
@@ -34,9 +50,14 @@ StepModel::StepModel(const Profile& profile, const Options& options) {
   for (const double ms : queue_.sample_ms) work_ms_ += ms;
   const auto per_step = static_cast<double>(record.micro_batch * record.accumulation);
   if (!queue_.sample_ms.empty()) work_ms_ *= per_step / static_cast<double>(queue_.sample_ms.size());
-  cpu_ms_ = record.cpu_ms / steps;
   cpus_ = static_cast<double>(record.cpus);
-  if (work_ms_ > 0) storage_share_ = std::min(1.0, record.sums.storage_wait_ms / steps / work_ms_);
+  crowded_ms_ = crowded_ms(profile);
+  data_cpu_ms_ = std::max(0.0, work_ms_ - record.sums.storage_wait_ms / steps);
+  for (const auto& [name, stage] : record.sums.background) other_cpu_ms_ += stage.cpu_ms / steps;
+  // The process's CPU time also holds samples that were begun before or ended after what was measured: the step itself
+  // is not charged with more than its threads can use meanwhile.
+  const double most = profile.own_ms * std::clamp(static_cast<double>(record.compute_threads), 1.0, cpus_);
+  own_cpu_ms_ = std::clamp(record.cpu_ms / steps - data_cpu_ms_ - other_cpu_ms_, 0.0, most);
   // Samples count by their CPU time; what stretched it (locks, other processes) stays where training waits for them.
   const double queued = predicted_step_ms(queue_);
   if (profile.data_wait_ms > 0.05 * profile.step_ms && queued > 0) {
@@ -53,13 +74,16 @@ double StepModel::raw(const WhatIf& change) const {
   QueueModel queue = queue_;
   if (change.workers > 0) queue.workers = change.workers;
   if (change.prefetch > 0) queue.batches_in_flight = change.prefetch + 2;
-  queue.step_ms = std::max(0.0, queue.step_ms - change.own_ms_saved);
   const double left = work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved * stretch_ / work_ms_, 0.0, 1.0) : 1;
+  queue.step_ms = std::max(0.0, queue.step_ms - change.own_ms_saved - crowded_ms_ * (1 - left));
   for (double& ms : queue.sample_ms) ms *= left;
-  const double computed = (1 - left) * work_ms_ / stretch_ * (1 - storage_share_) + std::max(0.0, change.own_ms_saved) +
-                          change.background_cpu_ms_saved;
-  const double cpu_bound = std::max(0.0, cpu_ms_ - computed) / cpus_;
-  return std::max(predicted_step_ms(queue), cpu_bound);
+  return std::max(predicted_step_ms(queue), cpu_ms_with(change, left) / cpus_);
+}
+
+double StepModel::cpu_ms_with(const WhatIf& change, double data_left) const {
+  const double own_left = queue_.step_ms > 0 ? std::max(0.0, 1 - change.own_ms_saved / queue_.step_ms) : 0;
+  return own_cpu_ms_ * own_left + data_cpu_ms_ * data_left +
+         std::max(0.0, other_cpu_ms_ - change.background_cpu_ms_saved);
 }
 
 double StepModel::predict(const WhatIf& change) const {

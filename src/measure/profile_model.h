@@ -26,9 +26,13 @@ class StepModel {
  private:
   double raw(const WhatIf& change) const;
 
+  double cpu_ms_with(const WhatIf& change, double data_left) const;
+
   QueueModel queue_;
-  double work_ms_ = 0, cpu_ms_ = 0;  // of a step
-  double cpus_ = 1, storage_share_ = 0;
+  double work_ms_ = 0;                                          // of a step's samples
+  double own_cpu_ms_ = 0, data_cpu_ms_ = 0, other_cpu_ms_ = 0;  // of a step: itself, its samples, threads beside both
+  double crowded_ms_ = 0;  // of the step: it had work and no CPU, because others were at theirs
+  double cpus_ = 1;
   double stretch_ = 1, calibration_ = 1;
 };
 

@@ -73,6 +73,13 @@ int64_t steps_of_turn(double step_ms, double seconds) {
   return std::clamp<int64_t>(static_cast<int64_t>(1e3 * seconds / kTurns / std::max(step_ms, 1e-3)), 3, 200);
 }
 
+bool plainly_decided(const std::vector<double>& ratios, const std::optional<double>& threshold) {
+  constexpr double kFar = 1.15;
+  if (!threshold || ratios.size() < 3) return false;
+  const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+  return *low > kFar * *threshold || *high * kFar < *threshold;
+}
+
 double take_turn(Child& child, int64_t steps) {
   child.write_line(concat(steps));
   return answer_of(child);
@@ -102,6 +109,7 @@ Comparison compare_recipes(const CompareRequest& request) {
     result.first_ms.push_back(take_turn(first, first_steps));
     if (!swapped) result.second_ms.push_back(take_turn(second, second_steps));
     result.ratios.push_back(result.second_ms.back() / result.first_ms.back());
+    if (plainly_decided(result.ratios, request.threshold)) break;
     if (result.ratios.size() >= 3 && seconds_since(start) > 4 * request.seconds) break;  // steps of many seconds
   }
   result.ratio = median_of(result.ratios);

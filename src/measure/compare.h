@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct CompareRequest {
   std::string device;
   bool warm_cache = false;
   double seconds = 30;  // of turns; starting comes on top
+  // Where only the side of a ratio is wanted: three rounds that agree, each far from it, end the measurement.
+  std::optional<double> threshold;
 };
 Comparison compare_recipes(const CompareRequest& request);
 

@@ -42,10 +42,6 @@ std::vector<Rung> rungs_of(const std::string& plan, const Options& options) {
   return rungs;
 }
 
-bool finite_losses(const Trial& trial) {
-  return std::all_of(trial.losses.begin(), trial.losses.end(), [](double loss) { return std::isfinite(loss); });
-}
-
 Trial& measured_start(TrialRunner& runner) {
   Trial& start = runner.run("as it is", {});
   if (!worked(start))
@@ -68,16 +64,14 @@ TuneResult climb_plan(TrialRunner& runner) {
     Trial& trial = runner.run(join(rung.words, " "), changes);
     const Trial& base = runner.trials()[best_index];
     if (worked(trial)) {
-      trial.gain = trial.samples_per_s / base.samples_per_s;
-      trial.verdict = *trial.gain > 1 ? TrialVerdict::kBetter : TrialVerdict::kNotBetter;
-      if (!finite_losses(trial)) trial.verdict = TrialVerdict::kOtherLoss;
-      if (runner.over_memory_target(trial)) trial.verdict = TrialVerdict::kOutOfMemory;
-      trial.note = concat("risk: ", rung.risk);
+      trial.note.clear();
+      runner.judge(trial, base);
+      trial.note += concat(trial.note.empty() ? "" : "; ", "risk: ", rung.risk);
     }
     if (trial.verdict == TrialVerdict::kBetter) {
       for (const std::string& word : rung.words)
         evidence[word] = concat(format_number(base.samples_per_s, 2), " -> ", format_number(trial.samples_per_s, 2),
-                                " samples/s; risk: ", rung.risk);
+                                " samples/s; ", trial.note);
       best = changes;
       best_index = runner.trials().size() - 1;
     }

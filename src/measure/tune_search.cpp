@@ -9,9 +9,9 @@
 namespace vox {
 namespace {
 
-constexpr double kGain = 1.02;        // voxels a second: less is within what a machine varies
 constexpr double kSameLoss = 1e-3;    // relative: rounding in another order of sums
 constexpr double kFinalSeconds = 30;  // kept for the comparison at the end
+constexpr double kFinalShare = 0.25;  // of a short time
 
 struct Move {
   Changes changes;  // all of them, against the recipe
@@ -32,7 +32,8 @@ class Search {
     start.verdict = TrialVerdict::kBaseline;
     runner_.judged(start);
     tried_.insert(Changes{});
-    while (runner_.seconds_left() > kFinalSeconds) {
+    const double final_seconds = std::min(kFinalSeconds, kFinalShare * 60 * runner_.request().minutes);
+    while (runner_.seconds_left() > final_seconds) {
       const std::optional<Move> move = next_move();
       if (!move) break;
       tried_.insert(move->changes);
@@ -109,14 +110,11 @@ class Search {
     Trial& trial = runner_.run(move.name, move.changes, move.predicted_step_ms);
     const Trial& base = runner_.trials()[before];
     if (worked(trial)) {
-      trial.gain = trial.voxels_per_s / base.voxels_per_s;
       if (move.same_result) trial.loss_difference = loss_difference(base, trial);
-      const bool finite =
-          std::all_of(trial.losses.begin(), trial.losses.end(), [](double x) { return std::isfinite(x); });
-      trial.verdict = *trial.gain > kGain ? TrialVerdict::kBetter : TrialVerdict::kNotBetter;
-      if (!finite || (trial.loss_difference && !(*trial.loss_difference < kSameLoss)))
+      if (trial.loss_difference && !(*trial.loss_difference < kSameLoss))
         trial.verdict = TrialVerdict::kOtherLoss;
-      if (runner_.over_memory_target(trial)) trial.verdict = TrialVerdict::kOutOfMemory;
+      else
+        runner_.judge(trial, base);
     }
     if (trial.verdict == TrialVerdict::kBetter) {
       note_evidence(move, base, trial);
@@ -131,7 +129,8 @@ class Search {
       if (best_.contains(word.substr(0, word.find('='))) && evidence_.contains(word)) continue;
       evidence_[word] = concat(format_number(base.samples_per_s, 2), " -> ", format_number(trial.samples_per_s, 2),
                                " samples/s, waiting ", format_number(base.data_wait_ms, 1), " -> ",
-                               format_number(trial.data_wait_ms, 1), " ms a step; it was limited by ", base.bottleneck);
+                               format_number(trial.data_wait_ms, 1), " ms a step; ", trial.note, "; it was limited by ",
+                               base.bottleneck);
     }
   }
 

@@ -1,7 +1,5 @@
 #include "measure/tune_trials.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "measure/child.h"
+#include "measure/compare.h"
+#include "measure/doctor_files.h"
 
 namespace vox {
 namespace {
@@ -16,10 +16,20 @@ namespace {
 constexpr double kTrialSeconds = 10;   // of steps
 constexpr double kLongestTrial = 180;  // with opening the data
 constexpr double kShortestTrial = 5;
+constexpr double kGain = 1.02;  // voxels a second: less is not worth a change
+constexpr double kSecondsOfTurns = 4, kSecondsOfShortTurns = 1.5;
 constexpr int kAblationLosses = 24;  // steps; a doubled batch has seen as many samples after half of them
 
-int64_t machine_memory() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+int64_t usable_memory() {  // of the machine, or of the container where that has less
+  return count_memory({}).usable();
+}
+
+bool finite_losses(const Trial& trial) {
+  return std::all_of(trial.losses.begin(), trial.losses.end(), [](double loss) { return std::isfinite(loss); });
+}
+
+std::string percent_more(double gain) {
+  return concat(gain < 1 ? "" : "+", format_number(100 * (gain - 1), 1), " %");
 }
 
 TrialVerdict verdict_of(ChildEnd end) {
@@ -98,7 +108,7 @@ TrialRunner::TrialRunner(const TuneRequest& request)
     : request_(request),
       config_(load_config(request.recipe, request.overrides)),
       begin_(Clock::now()),
-      memory_bytes_(static_cast<int64_t>(request.memory_target * static_cast<double>(machine_memory()))) {}
+      memory_bytes_(static_cast<int64_t>(request.memory_target * static_cast<double>(usable_memory()))) {}
 
 double TrialRunner::seconds_left() const {
   return 60 * request_.minutes - seconds_since(begin_);
@@ -116,6 +126,38 @@ Config TrialRunner::config_with(const Changes& changes) const {
 
 void TrialRunner::judged(const Trial& trial) const {
   if (request_.on_trial) request_.on_trial(trial);
+}
+
+std::vector<std::string> TrialRunner::recipe_with(const Trial& trial) const {
+  std::vector<std::string> words{request_.recipe};
+  words.insert(words.end(), request_.overrides.begin(), request_.overrides.end());
+  words.insert(words.end(), trial.changes.begin(), trial.changes.end());
+  return words;
+}
+
+void TrialRunner::judge(Trial& trial, const Trial& base) const {
+  trial.gain = trial.voxels_per_s / base.voxels_per_s;
+  trial.verdict = TrialVerdict::kNotBetter;
+  if (!finite_losses(trial)) trial.verdict = TrialVerdict::kOtherLoss;
+  if (over_memory_target(trial)) trial.verdict = TrialVerdict::kOutOfMemory;
+  if (trial.verdict != TrialVerdict::kNotBetter || *trial.gain <= kGain) return;
+  const double voxels_ratio = *trial.gain * trial.step_ms / base.step_ms;  // of a step
+  CompareRequest request{.first = recipe_with(base), .second = recipe_with(trial), .device = request_.device};
+  request.seconds = request_.steps > 0 ? kSecondsOfShortTurns : kSecondsOfTurns;
+  request.warm_cache = true;
+  request.threshold = voxels_ratio;
+  const auto start = Clock::now();
+  try {
+    const Comparison turns = compare_recipes(request);
+    trial.gain = voxels_ratio / turns.ratio;
+    const double surely = voxels_ratio / turns.interval.high;
+    if (*trial.gain > kGain && surely > 1) trial.verdict = TrialVerdict::kBetter;
+    trial.note = concat("in ", turns.ratios.size(), " turns ", percent_more(*trial.gain),
+                        ", 95 %: ", percent_more(surely), " to ", percent_more(voxels_ratio / turns.interval.low));
+  } catch (const Error& error) {
+    trial.note = concat("could not be measured again: ", error.what());
+  }
+  trial.seconds += seconds_since(start);
 }
 
 void TrialRunner::read_result(const std::string& document, Trial& trial) const {

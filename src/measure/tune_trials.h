@@ -22,6 +22,9 @@ class TrialRunner {
   // Runs and files it; the verdict of one that worked is left to the caller.
   Trial& run(const std::string& name, const Changes& changes, const std::optional<double>& predicted_step_ms = {});
   void judged(const Trial& trial) const;  // tells whoever watches
+  // Judges one that worked by what it gains over `base`. One that seems faster is measured again in turns with `base`,
+  // and is only better where 95 % of what the machine varies leave it faster.
+  void judge(Trial& trial, const Trial& base) const;
 
   double seconds_left() const;
   bool over_memory_target(const Trial& trial) const;
@@ -32,6 +35,7 @@ class TrialRunner {
 
  private:
   void read_result(const std::string& document, Trial& trial) const;
+  std::vector<std::string> recipe_with(const Trial& trial) const;
 
   const TuneRequest& request_;
   Config config_;

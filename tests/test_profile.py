@@ -1,9 +1,12 @@
 """voxloom profile: what it measures against what can be known otherwise, and causes that were planted."""
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from conftest import PROGRAM, REPOSITORY
 from plants import profile_plant, write_cases, write_recipe
 
 NAMES = {"storage", "decode", "preprocess", "cache", "augment", "threads", "oversubscription", "transfer",
@@ -42,8 +45,11 @@ def test_the_document_its_trace_and_nothing_left_behind(voxloom, recipe, tmp_pat
     assert len(steps) == len(forwards) == 8
     for step, forward in zip(steps, forwards):
         assert step["ts"] <= forward["ts"] and forward["ts"] + forward["dur"] <= step["ts"] + step["dur"]
-    text = voxloom("profile", recipe, "--steps", 3).stdout
+    text = voxloom("profile", recipe, "--steps", 3, "--run", tmp_path / "measured").stdout
     assert "bottleneck: " in text and "backward" in text
+    report = (tmp_path / "measured" / "report.html").read_text()
+    bars = report[report.index('class="waterfall"'):]
+    assert bars.index(">forward<") < bars.index(">backward<") < bars.index(">optimizer<"), "the order of a step"
 
 
 def test_the_loader_alone_and_the_step_alone(voxloom, recipe):
@@ -71,6 +77,36 @@ def test_planted_causes_are_named(voxloom, draw, tmp_path):
         folder.mkdir()
         _, result, expected = profile_plant(voxloom, folder, name, draw, steps=10)
         assert result["bottleneck"]["name"] in expected, (name, result["bottleneck"], result["stages"])
+
+
+def test_a_step_on_gpus_that_are_not_here(voxloom, tmp_path):
+    recipe = tmp_path / "recipe.yaml"  # its data does not exist
+    recipe.write_text("data: {root: absent, patch_size: [64, 64, 64], batch_size: 3}\n"
+                      "model: {architecture: unet, filters: [32, 64, 128]}\ntraining: {precision: bf16-mixed}\n")
+    result = profile(voxloom, recipe, "--on", "all", "training.accumulate=2")
+    assert result["modelled"] is True and result["batch"] == 3 and result["accumulation"] == 2
+    gpus = {gpu["gpu"]: gpu for gpu in result["gpus"]}
+    assert list(gpus) == ["rtx3090", "rtx4090", "a100-40", "a100-80", "h100", "h200"]
+    for gpu in gpus.values():
+        assert gpu["modelled"] is True and gpu["fits"] and gpu["largest_batch"] >= 3
+        assert sum(gpu["stages"].values()) == pytest.approx(gpu["step_ms"])
+        assert gpu["samples_per_s"] == pytest.approx(6000 / gpu["step_ms"])
+        assert gpu["memory_gb"] <= gpu["usable_gb"]
+    assert gpus["h200"]["step_ms"] < gpus["a100-80"]["step_ms"] < gpus["rtx3090"]["step_ms"]
+    assert {layer["kernel"] for layer in gpus["h200"]["layers"]} == {"own", "cudnn"}
+    assert "modelled, not measured" in voxloom("profile", recipe, "--on", "h100").stdout
+    unknown = voxloom("profile", recipe, "--on", "gtx1080", check=False)
+    assert unknown.returncode == 1 and "gtx1080" in unknown.stderr and "rtx3090, rtx4090, a100-40" in unknown.stderr
+
+
+def test_the_guide_to_gpus_is_what_the_program_says():
+    check = subprocess.run([sys.executable, REPOSITORY / "tools" / "gpu_guide.py", "--check", "--only", "hippocampus/train",
+                            "--program", PROGRAM], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout + check.stderr
+    guide = (REPOSITORY / "docs" / "gpu-guide.md").read_text()
+    missing = [path for path in sorted((REPOSITORY / "recipes").glob("*/*.yaml"))
+               if f"| `{path.parent.name}/{path.stem}` |" not in guide]
+    assert not missing, "write docs/gpu-guide.md anew with tools/gpu_guide.py"
 
 
 def test_wrong_input_is_refused(voxloom, recipe, tmp_path):

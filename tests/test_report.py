@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -96,7 +97,7 @@ def make_run(folder, draw, steps=1000, level=1.0, state="finished", config="trai
 class Page(html.parser.HTMLParser):
     """Checks that every element is closed, and collects what the tests ask for."""
 
-    VOID = {"meta", "link", "img", "input", "line", "path", "circle", "br"}
+    VOID = {"meta", "link", "img", "input", "line", "path", "circle", "rect", "br"}
 
     def __init__(self, text):
         super().__init__()
@@ -143,6 +144,64 @@ def test_report_is_one_file_with_every_part(voxloom, draw, tmp_path):
                   "optimizer", "scroll_07", "voxloom train demo.yaml", "finished"):
         assert words in text, words
     assert sum(address.startswith("data:image/png") for address in page.addresses) == 15  # three strips of 3 + 2 overlays
+
+
+def trial(name, changes, verdict, samples_per_s, memory_gb):
+    return {"name": name, "changes": changes, "verdict": verdict, "samples_per_s": samples_per_s, "memory_gb": memory_gb,
+            "step_ms": samples_per_s and 2e3 / samples_per_s, "predicted_step_ms": None, "data_wait_ms": 3.5, "gain": 1.4,
+            "loss_difference": 0, "losses": [1.0], "note": "it <waits>", "seconds": 2}
+
+
+def write_measured(folder):
+    folder.mkdir(exist_ok=True)
+    step = [{"name": "data_wait", "ms": 30}, {"name": "forward", "ms": 20}, {"name": "backward", "ms": 50}]
+    (folder / "profile.json").write_text(json.dumps({
+        "step_ms": 100, "samples_per_s": 20, "data_wait_ms": 30, "device": "cpu",
+        "waterfall": {"step": step, "data": [{"name": "gather", "ms": 44}]},
+        "bottleneck": {"name": "augment", "evidence": "samples take 44 ms & the threads are busy"},
+        "suggestions": [{"change": "data.num_workers=4", "predicted_step_ms": 70, "why": "more <threads>",
+                         "same_result": True}],
+        "slowest_operations": [{"name": "aten::<conv>", "calls": 12, "ms": 33.5}],
+        "forward_stages": [{"name": "encoder.0", "ms": 12}, {"name": "a.very.long.name.of.a.stage.encoder.1", "ms": 8}],
+        "memory": {"by_kind_gb": {"activations": 0.625}}}))
+    (folder / "tune.json").write_text(json.dumps({
+        "trials": [trial("as it is", [], "start", 20, 1.5),
+                   trial("data.num_workers=4", ["data.num_workers=4"], "kept", 28, 1.75),
+                   trial("data.batch_size=64", ["data.batch_size=64"], "out of memory", None, 0)],
+        "chosen": ["data.num_workers=4"], "evidence": [""], "speedup": 1.4, "compared": {"ratio": 0.7}, "yaml": ""}))
+    return folder
+
+
+def bars_and_marks(text):
+    bars = [tuple(map(float, bar)) for bar in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', text)]
+    marks = [tuple(map(float, mark)) for mark in
+             re.findall(r'class="trial" r="\d" cx="([\d.]+)" cy="([\d.]+)"', text)]
+    return bars, marks
+
+
+def test_a_profile_and_a_search_stand_in_the_report(voxloom, draw, tmp_path):
+    run = write_measured(make_run(tmp_path / "demo-001", draw))
+    alone = write_measured(tmp_path / "alone")
+    for folder in (run, alone):
+        voxloom("report", folder)
+        text = (folder / "report.html").read_text()
+        page = Page(text)
+        assert {"profile", "tune", "tune-scatter"} <= set(page.ids)
+        assert ("plot-loss" in page.ids) == (folder == run)
+        bars, marks = bars_and_marks(text)
+        (wait, gap), (forward, run_), (backward, back) = bars[:3]
+        assert forward == pytest.approx(wait + gap, abs=0.2) and backward == pytest.approx(forward + run_, abs=0.2)
+        assert gap / run_ == pytest.approx(1.5, abs=0.01) and back / run_ == pytest.approx(2.5, abs=0.01)
+        assert len(marks) == 2 and marks[1][0] > marks[0][0] and marks[1][1] < marks[0][1], "more memory, more speed"
+        words = " ".join(page.text)
+        assert bars[4][1] / bars[5][1] == pytest.approx(1.5, abs=0.01)
+        for expected in ("samples take 44 ms & the threads are busy", "aten::<conv>", "33.5 ms", ".stage.encoder.1",
+                         "0.6250 GB", "more <threads>", "70.0 ms", "1.43", "it <waits>", "out of memory",
+                         "1.40 times the samples a second"):
+            assert expected in words, expected
+    (alone / "profile.json").write_text('{"step_ms": "fast"}')
+    broken = voxloom("report", alone, check=False)
+    assert broken.returncode == 1 and "alone/profile.json" in broken.stderr
 
 
 def test_curves_lie_where_the_numbers_say(voxloom, draw, tmp_path):
@@ -201,7 +260,7 @@ def test_what_is_no_run_is_refused(voxloom, tmp_path):
 def test_chromium_draws_it_without_a_complaint(voxloom, draw, tmp_path, look):
     if not CHROMIUM:
         pytest.skip("chromium is not installed")
-    run = make_run(tmp_path / "demo-001", draw)
+    run = write_measured(make_run(tmp_path / "demo-001", draw))
     voxloom("report", run)
     result = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile",

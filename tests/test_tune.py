@@ -18,8 +18,8 @@ def waiting(draw, tmp_path):
 
 def test_a_recipe_that_waits_for_its_data_becomes_faster(voxloom, waiting, tmp_path):
     output = tmp_path / "tuned.yaml"
-    result = json.loads(voxloom("tune", waiting, "--steps", 12, "--minutes", 1, "--output", output, "--json",
-                                env=SLOW_DISK).stdout)
+    result = json.loads(voxloom("tune", waiting, "--steps", 12, "--minutes", 1, "--output", output, "--json", "--run",
+                                tmp_path / "search", env=SLOW_DISK).stdout)
     trials = result["trials"]
     assert trials[0]["verdict"] == "start" and trials[0]["changes"] == []
     kept = [trial for trial in trials if trial["verdict"] == "kept"]
@@ -35,6 +35,9 @@ def test_a_recipe_that_waits_for_its_data_becomes_faster(voxloom, waiting, tmp_p
         assert line.split("#")[0].split(":", 1)[1].strip() == value and "samples/s" in line.split("#")[1]
     assert voxloom("train", output, "--dry-run").returncode == 0
     assert not (tmp_path / "runs").exists()
+    report = (tmp_path / "search" / "report.html").read_text()
+    assert report.count('class="trial"') == len(trials), "speed against memory of each"
+    assert json.loads((tmp_path / "search" / "tune.json").read_text()) == result
 
 
 def test_a_recipe_that_cannot_run_is_refused(voxloom, waiting):

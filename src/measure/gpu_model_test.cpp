@@ -123,11 +123,11 @@ TEST(GpuPredict, StepsMeasuredOnAGpuAreMetWithinAQuarter) {
     EXPECT_NEAR(modelled / measured, 1, 0.25) << row[0] << " " << row[1] << ": " << modelled << " ms";
     ++compared;
   }
-  EXPECT_GE(compared, 7);
+  EXPECT_GE(compared, 6);
 }
 
 TEST(GpuPredict, TheLargestBatchFitsAndOneMoreDoesNot) {
-  Config config = load_config(kRepository / "bench/workloads/vesuvius_b2.yaml", {});
+  Config config = load_config(kRepository / "bench/workloads/vesuvius_b2.yaml", {"model.filters=16,32,64"});
   const auto on = [&](int64_t batch, const char* gpu) {
     config.options.data.batch_size = batch;
     return predict_recipe(config.options, {find_gpu(gpu)}).gpus.front();

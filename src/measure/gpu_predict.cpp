@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "nets/initialize.h"
 #include "train/learner.h"
 
 namespace vox {
@@ -69,6 +70,7 @@ class RecipeOnGpus {
     const std::vector<int64_t> labels = options.data.labels.empty() ? std::vector<int64_t>{0, 1} : options.data.labels;
     if (options.model.in_channels == 0) notes_.push_back("model.in_channels is left to the data; one was assumed");
     options_.model = resolve_model(options, in, labels);
+    const UndrawnWeights shapes_alone;
     network_ = make_network(options_.model, 0);
     network_->require_divisible(options.data.patch_size);
     table_ = network_->layer_table(options.data.patch_size, options.data.batch_size);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/random.h"
 #include "base/thread_pool.h"
@@ -10,11 +11,14 @@
 namespace vox {
 namespace {
 
+thread_local bool undrawn = false;
+
 constexpr int64_t kPiece = 1 << 16;  // groups of four
 
 // Every value depends on its place alone, so that threads may take any piece.
 template <class FromBits>
 void fill(at::Tensor& tensor, const DrawKey& key, FromBits from_bits) {
+  if (undrawn) return;
   const int64_t count = tensor.numel();
   float* const values = tensor.data_ptr<float>();
   const int64_t fours = (count + 3) / 4, pieces = (fours + kPiece - 1) / kPiece;
@@ -29,6 +33,12 @@ void fill(at::Tensor& tensor, const DrawKey& key, FromBits from_bits) {
 }
 
 }  // namespace
+
+UndrawnWeights::UndrawnWeights() : before_(std::exchange(undrawn, true)) {}
+
+UndrawnWeights::~UndrawnWeights() {
+  undrawn = before_;
+}
 
 void fill_normal(at::Tensor& values, double deviation, const DrawKey& key) {
   fill(values, key, [&](uint32_t bits) { return static_cast<float>(deviation * normal_from_bits(bits)); });

@@ -174,7 +174,7 @@ class StepWatch {
     if (step.on_gpu) record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
     if (!request_.details) return save_once();
     phase_ = Phase::kDetails;
-    detailer_.start(step);
+    detailer_.start(step, record_.wall_ms / static_cast<double>(record_.steps));
     return ProbeAnswer::kGoOn;
   }
 

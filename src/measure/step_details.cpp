@@ -13,7 +13,9 @@ namespace vox {
 namespace {
 
 constexpr int64_t kTracedSteps = 3, kTracedStepsOnGpu = 10;
-constexpr double kTracedSeconds = 4;  // at most, unless one step takes longer
+// A GPU idles while its profiler starts, and is slower for a while after that: so long steps do not count yet.
+constexpr double kSecondsToSpeedUp = 0.4;
+constexpr double kTracedMs = 4000;  // at most, unless one step takes longer
 constexpr size_t kListedOperations = 15;
 
 double bytes_of(const at::Tensor& tensor) {
@@ -36,7 +38,7 @@ StepWork count_work(const LayerTable& table, const Learner& learner, int64_t mic
     moved += static_cast<double>(layer.input + element_count(layer.output));
   StepWork work;
   work.flops = 3 * 2e9 * table.gmac() * static_cast<double>(micro_batches);
-  work.bytes = 3 * element * moved * static_cast<double>(micro_batches);
+  work.bytes = element * (3 * moved + static_cast<double>(table.moved_elements)) * static_cast<double>(micro_batches);
   double optimizer = 0;  // the gradient is read, all else is read and written
   for (const Parameter& parameter : parameters.all())
     optimizer += bytes_of(parameter.grad) + 2 * bytes_of(parameter.master);
@@ -63,7 +65,7 @@ std::vector<MemoryLine> memory_by_kind(const LayerTable& table, const Learner& l
                                 {"optimizer", optimizer / 1e9},
                                 {"activations", kept / 1e9}};
   if (!record.on_gpu) lines.push_back({"data_cache", static_cast<double>(record.after.resident_bytes) / 1e9});
-  const double total_gb = record.on_gpu ? gpu_reserved_gb(learner) : peak_resident_gb();
+  const double total_gb = record.on_gpu ? record.gpu_mem_gb.value_or(0) : peak_resident_gb();
   double known = 0;
   for (const MemoryLine& line : lines) known += line.gb;
   lines.push_back({"other", std::max(0.0, total_gb - known)});
@@ -101,6 +103,18 @@ std::vector<TracedEvent> begun(const std::vector<TracedEvent>& events, int64_t f
   return some;
 }
 
+// Where steps run eagerly the stages of the network are seen in them too: here they are one.
+std::vector<StageLine> with_whole_forward(const std::vector<StageLine>& stages) {
+  std::vector<StageLine> merged;
+  for (const StageLine& stage : stages) {
+    const std::string name = stage.name.starts_with("forward.") ? "forward" : stage.name;
+    auto line = std::find_if(merged.begin(), merged.end(), [&](const StageLine& one) { return one.name == name; });
+    if (line == merged.end()) line = merged.insert(merged.end(), StageLine{name, 0});
+    line->ms += stage.ms;
+  }
+  return merged;
+}
+
 int64_t ns_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
 }
@@ -113,18 +127,31 @@ double gpu_reserved_gb(const Learner& learner) {
   return static_cast<double>(stats.reserved_bytes[0].peak) / 1e9;
 }
 
-void StepDetailer::start(const ProbedStep& step) {
+void StepDetailer::start(const ProbedStep& step, double step_ms) {
   on_gpu_ = step.on_gpu;
+  const int64_t most = on_gpu_ ? kTracedStepsOnGpu : kTracedSteps;
+  wanted_ = std::clamp<int64_t>(static_cast<int64_t>(kTracedMs / std::max(1e-3, step_ms)), 1, most);
   if (on_gpu_) torch::cuda::synchronize();
   trace_ = std::make_unique<OperationTrace>(on_gpu_ ? OperationTrace::Sees::kHostAndGpu : OperationTrace::Sees::kHost);
+  started_ = Clock::now();
+  if (!on_gpu_) begin_counting();
+}
+
+void StepDetailer::begin_counting() {
+  counts_ = true;
   start_recording();
   origin_ = Clock::now();
 }
 
 bool StepDetailer::step_done(Clock::time_point begin, Clock::time_point end) {
+  if (!counts_) {
+    torch::cuda::synchronize();
+    if (seconds_since(started_) > kSecondsToSpeedUp) begin_counting();
+    return false;
+  }
   record_span(kStepSpan, begin, end);
   last_step_end_ns_ = ns_between(origin_, end);
-  return ++details_.steps >= (on_gpu_ ? kTracedStepsOnGpu : kTracedSteps) || seconds_since(origin_) > kTracedSeconds;
+  return ++details_.steps >= wanted_;
 }
 
 StepDetails StepDetailer::finish(const ProbedStep& step, const StepRecord& record, Clock::time_point measured) {
@@ -159,7 +186,7 @@ void StepDetailer::read_events(const std::vector<TracedEvent>& events, const Ste
   const bool ran_there = std::any_of(events.begin(), events.end(), [](const TracedEvent& one) { return one.on_gpu(); });
   if (!ran_there) return;
   details_.gpu_busy = gpu_busy_share(details_.events);
-  details_.gpu_stages = gpu_time_by_span(details_.events, details_.spans, details_.steps);
+  details_.gpu_stages = with_whole_forward(gpu_time_by_span(details_.events, details_.spans, details_.steps));
   details_.sync_points =
       static_cast<double>(count_sync_points(begun(events, 0, last_step_end_ns_))) / static_cast<double>(details_.steps);
   details_.forward_stages = gpu_time_by_span(begun(events, forward_begin_ns_, kEver), details_.spans, 1);
@@ -167,6 +194,8 @@ void StepDetailer::read_events(const std::vector<TracedEvent>& events, const Ste
     stage.name = name_of_forward_stage(stage.name);
     stage.ms *= static_cast<double>(record.accumulation);
   }
+  std::stable_partition(details_.forward_stages.begin(), details_.forward_stages.end(),
+                        [](const StageLine& stage) { return stage.name != "other"; });
 }
 
 }  // namespace vox

@@ -14,17 +14,20 @@ class StepDetailer {
  public:
   explicit StepDetailer(const Options& options) : options_(options) {}
 
-  void start(const ProbedStep& step);                              // between two steps, as the others
+  void start(const ProbedStep& step, double step_ms);              // between two steps, as the others
   bool step_done(Clock::time_point begin, Clock::time_point end);  // true: it has seen enough
   // `measured` is when record.spans begin.
   StepDetails finish(const ProbedStep& step, const StepRecord& record, Clock::time_point measured);
 
  private:
+  void begin_counting();
   void read_events(const std::vector<TracedEvent>& events, const StepRecord& record);
 
   const Options& options_;
   std::unique_ptr<OperationTrace> trace_;
-  Clock::time_point origin_;
+  Clock::time_point started_, origin_;
+  bool counts_ = false;
+  int64_t wanted_ = 1;                               // steps
   int64_t last_step_end_ns_ = 0, steps_end_ns_ = 0;  // on the host, and of everything it had enqueued
   int64_t forward_begin_ns_ = 0;                     // of the pass that shows its stages
   bool on_gpu_ = false;

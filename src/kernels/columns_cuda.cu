@@ -1,5 +1,6 @@
 #include "kernels/columns_cuda.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/channels_cuda.cuh"
@@ -9,22 +10,52 @@ namespace {
 
 constexpr int kWide = 8;  // channels of a thread, 16 bytes in half precision
 
+// Division by a number that a kernel learns at its start, of numbers below 2^31: a multiplication and a shift (Granlund
+// and Montgomery 1994).
+struct Divisor {
+  uint32_t number = 1, factor = 1, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(int64_t n) : number(static_cast<uint32_t>(n)) {
+    while (shift < 31 && (uint64_t{1} << shift) < number) ++shift;
+    factor = static_cast<uint32_t>(((((uint64_t{1} << shift) - number) << 32) / number) + 1);
+  }
+  __device__ __forceinline__ unsigned quotient(unsigned n) const { return (__umulhi(n, factor) + n) >> shift; }
+  // Leaves the quotient in `n`.
+  __device__ __forceinline__ int remainder(unsigned& n) const {
+    const unsigned before = n;
+    n = quotient(n);
+    return static_cast<int>(before - n * number);
+  }
+};
+
 struct Axis {
   int size, windows, kernel, stride, padding;
+  Divisor by_size, by_windows, by_kernel, by_stride;
 };
 
 struct Grid {
   Axis z, y, x;
   int channels, pitch;
+  Divisor by_row;     // groups of 8 elements of a row
+  Divisor by_groups;  // groups of 8 channels
+  Divisor by_channels;
 };
 
 Axis axis_of(int64_t size, int64_t windows, const Windows& w, int a) {
-  return {static_cast<int>(size), static_cast<int>(windows), w.kernel[a], w.stride[a], w.padding[a]};
+  return {static_cast<int>(size), static_cast<int>(windows), w.kernel[a],          w.stride[a],         w.padding[a],
+          Divisor(size),          Divisor(windows),          Divisor(w.kernel[a]), Divisor(w.stride[a])};
 }
 
 Grid grid_of(const Windows& w) {
-  return {axis_of(w.volume.z, w.z, w, 0), axis_of(w.volume.y, w.y, w, 1), axis_of(w.volume.x, w.x, w, 2),
-          static_cast<int>(w.volume.c), static_cast<int>(w.pitch)};
+  return {axis_of(w.volume.z, w.z, w, 0),
+          axis_of(w.volume.y, w.y, w, 1),
+          axis_of(w.volume.x, w.x, w, 2),
+          static_cast<int>(w.volume.c),
+          static_cast<int>(w.pitch),
+          Divisor(w.pitch / kWide),
+          Divisor(std::max<int64_t>(1, w.volume.c / kWide)),
+          Divisor(w.volume.c)};
 }
 
 // Where the window of a row begins in the volume.
@@ -34,19 +65,18 @@ struct Corner {
 
 __device__ __forceinline__ Corner corner_of(const Grid& grid, unsigned row) {
   Corner corner;
-  corner.x = static_cast<int>(row % grid.x.windows) * grid.x.stride - grid.x.padding;
-  row /= grid.x.windows;
-  corner.y = static_cast<int>(row % grid.y.windows) * grid.y.stride - grid.y.padding;
-  row /= grid.y.windows;
-  corner.z = static_cast<int>(row % grid.z.windows) * grid.z.stride - grid.z.padding;
-  corner.sample = static_cast<int>(row / grid.z.windows);
+  corner.x = grid.x.by_windows.remainder(row) * grid.x.stride - grid.x.padding;
+  corner.y = grid.y.by_windows.remainder(row) * grid.y.stride - grid.y.padding;
+  corner.z = grid.z.by_windows.remainder(row) * grid.z.stride - grid.z.padding;
+  corner.sample = static_cast<int>(row);
   return corner;
 }
 
 // The offset in the volume of a tap and channel, negative: outside of it.
 __device__ __forceinline__ int64_t offset_of(const Grid& grid, const Corner& corner, int tap, int channel) {
-  const int x = corner.x + tap % grid.x.kernel, rest = tap / grid.x.kernel;
-  const int y = corner.y + rest % grid.y.kernel, z = corner.z + rest / grid.y.kernel;
+  unsigned rest = static_cast<unsigned>(tap);
+  const int x = corner.x + grid.x.by_kernel.remainder(rest), y = corner.y + grid.y.by_kernel.remainder(rest);
+  const int z = corner.z + static_cast<int>(rest);
   const bool inside = static_cast<unsigned>(x) < static_cast<unsigned>(grid.x.size) &&
                       static_cast<unsigned>(y) < static_cast<unsigned>(grid.y.size) &&
                       static_cast<unsigned>(z) < static_cast<unsigned>(grid.z.size);
@@ -69,12 +99,13 @@ __device__ __forceinline__ float applied(float value, float scale, float shift, 
 template <class T>
 __global__ void __launch_bounds__(kWalkThreads)
     gather_channels_kernel(const T* volume, Waiting waiting, Grid grid, T* columns, unsigned count) {
-  const unsigned i = blockIdx.x * kWalkThreads + threadIdx.x, in_row = static_cast<unsigned>(grid.pitch) / kWide;
+  const unsigned i = blockIdx.x * kWalkThreads + threadIdx.x;
   if (i >= count) return;
-  const unsigned row = i / in_row, place = i % in_row, groups = static_cast<unsigned>(grid.channels) / kWide;
-  const int channel = static_cast<int>(place % groups) * kWide;
+  unsigned row = i;
+  unsigned tap = static_cast<unsigned>(grid.by_row.remainder(row));
+  const int channel = grid.by_groups.remainder(tap) * kWide;
   const Corner corner = corner_of(grid, row);
-  const int64_t from = offset_of(grid, corner, static_cast<int>(place / groups), channel);
+  const int64_t from = offset_of(grid, corner, static_cast<int>(tap), channel);
   uint4 raw = from < 0 ? uint4{} : load<T, kWide>(volume + from);
   if (waiting.scale && from >= 0) {
     const int64_t own = int64_t{corner.sample} * grid.channels + channel;
@@ -92,12 +123,13 @@ __global__ void __launch_bounds__(kWalkThreads)
 template <class From, class To>
 __global__ void __launch_bounds__(kWalkThreads)
     gather_elements_kernel(const From* volume, Waiting waiting, Grid grid, To* columns, unsigned count) {
-  const unsigned i = blockIdx.x * kWalkThreads + threadIdx.x, in_row = static_cast<unsigned>(grid.pitch) / kWide;
+  const unsigned i = blockIdx.x * kWalkThreads + threadIdx.x;
   if (i >= count) return;
-  const unsigned row = i / in_row;
+  unsigned row = i;
+  unsigned first = static_cast<unsigned>(grid.by_row.remainder(row)) * kWide;
   const Corner corner = corner_of(grid, row);
-  const int taps = grid.z.kernel * grid.y.kernel * grid.x.kernel, first = static_cast<int>(i % in_row) * kWide;
-  int tap = first / grid.channels, channel = first % grid.channels;
+  const int taps = grid.z.kernel * grid.y.kernel * grid.x.kernel;
+  int channel = grid.by_channels.remainder(first), tap = static_cast<int>(first);
   float values[kWide];
 #pragma unroll
   for (int k = 0; k < kWide; ++k) {
@@ -137,9 +169,9 @@ __device__ __forceinline__ void store_values(T* to, const float (&values)[W]) {
 template <class F>
 __device__ __forceinline__ void each_window(const Axis& axis, int place, F&& f) {
   const int reach = place + axis.padding;
-  for (int tap = reach % axis.stride; tap < axis.kernel && tap <= reach; tap += axis.stride) {
-    const int window = (reach - tap) / axis.stride;
-    if (window < axis.windows) f(tap, window);
+  unsigned window = static_cast<unsigned>(reach);
+  for (int tap = axis.by_stride.remainder(window); tap < axis.kernel && tap <= reach; tap += axis.stride, --window) {
+    if (static_cast<int>(window) < axis.windows) f(tap, static_cast<int>(window));
   }
 }
 
@@ -157,15 +189,9 @@ __global__ void __launch_bounds__(kWalkThreads)
   unsigned i = blockIdx.x * kWalkThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t to = int64_t{i} * W;
-  const unsigned groups = static_cast<unsigned>(grid.channels) / W;
-  const int channel = static_cast<int>(i % groups) * W;
-  i /= groups;
-  const int x = static_cast<int>(i % grid.x.size);
-  i /= grid.x.size;
-  const int y = static_cast<int>(i % grid.y.size);
-  i /= grid.y.size;
-  const int z = static_cast<int>(i % grid.z.size);
-  const int64_t sample = i / grid.z.size;
+  const int channel = (W == 1 ? grid.by_channels : grid.by_groups).remainder(i) * W;
+  const int x = grid.x.by_size.remainder(i), y = grid.y.by_size.remainder(i), z = grid.z.by_size.remainder(i);
+  const int64_t sample = i;
   float sums[W];
   load_coefficients<W>(bias ? bias + channel : nullptr, 0, sums);
   each_window(grid.z, z, [&](int tap_z, int window_z) {

@@ -81,8 +81,10 @@ class StepModel {
 
   Pass convolution(const LayerRecord& layer, bool reads_image, bool own) const {
     const auto groups = static_cast<double>(layer.groups);
+    // A stride over the image is folded into its channels: blocks of 2x2x2 voxels.
+    const double folded = half_ && reads_image && layer.strided && !layer.transposed ? 8 : 1;
     const double out = static_cast<double>(layer.output[1]) / groups,
-                 in = static_cast<double>(layer.in_channels) / groups;
+                 in = folded * static_cast<double>(layer.in_channels) / groups;
     const double bytes = element() * (elements_of(layer) + static_cast<double>(layer.input + layer.parameters));
     const auto time = [&](double columns, double summed) {
       const double compute = own ? 2 * layer.macs / (flops_per_ms_ * parts_.own) : cudnn_ms(layer, columns, summed);

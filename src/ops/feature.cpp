@@ -257,9 +257,11 @@ Feature apply(const Feature& input, const Epilogue& epilogue) {
 
 Feature add(const Feature& first, const Feature& second) {
   const at::Tensor sum = first.materialize() + second.materialize();
+  if (!sum.is_meta()) return Feature::plain(sum);
+  for (const Feature& part : {first, second}) record_passed_on(part);
   record_kept_fused(sum.numel());
   record_moved(3 * sum.numel());
-  return Feature::plain(sum);
+  return Feature::from({.values = sum, .counted = true});
 }
 
 Feature mean(const Feature& input, const std::array<bool, 3>& over) {

@@ -27,6 +27,9 @@ struct Feature::State {
   // for one reader already.
   bool waits = false;
   mutable bool applied = false;
+  // Likewise: these values count as kept, though a gradient needs them only where somebody reads them.
+  bool counted = false;
+  mutable bool read = false;
 };
 
 }  // namespace vox::ops

@@ -43,6 +43,11 @@ void record_moved(int64_t elements) {
   if (Trace* trace = Trace::current()) trace->add_moved(elements);
 }
 
+void record_passed_on(const Feature& feature) {
+  const Feature::State& state = feature.state();
+  if (state.counted && !state.read) record_kept_fused(-state.values.numel());
+}
+
 Reading record_reading(const Feature& input, bool reads_raw) {
   Reading reading{.raw = reads_raw};
   Trace* const trace = Trace::current();
@@ -51,9 +56,12 @@ Reading record_reading(const Feature& input, bool reads_raw) {
   if (!state.values.defined() && state.first) {
     reading.joined = state.first->materialize().numel() + state.second->materialize().numel();
     reading.written = reads_raw ? 0 : reading.joined;
+    for (const Feature& part : {*state.first, *state.second})
+      reads_raw ? void(part.state().read = true) : record_passed_on(part);
   } else if (!reads_raw && state.waits && !std::exchange(state.applied, true)) {
     reading.written = state.values.numel();
   }
+  state.read = true;
   trace->add_kept_fused(reading.written);
   return reading;
 }
@@ -94,7 +102,7 @@ Feature record_conv(const at::Tensor& input, const ConvLayer& layer, const Epilo
                 .joined = conv.reading.joined,
                 .written = conv.reading.written + (applied ? result.materialize().numel() : 0)});
   }
-  return Feature::from({.values = result.materialize(), .waits = waits});
+  return Feature::from({.values = result.materialize(), .waits = waits, .counted = !waits});
 }
 
 }  // namespace vox::ops

@@ -21,6 +21,8 @@ struct Reading {
 };
 // What a reader keeps on the fused path: nothing where it reads raw outputs itself, else what it has applied for it.
 Reading record_reading(const Feature& input, bool reads_raw);
+// Its values go into a sum or a copy, and no gradient needs them where they were.
+void record_passed_on(const Feature& feature);
 // Whether our own convolutions would take it, on the GPUs they are written for.
 bool reads_raw(const ConvLayer& layer);
 

@@ -89,7 +89,9 @@ Bottleneck network_cause(const Profile& profile, const CauseTimes& times) {
   std::string evidence =
       concat("forward, backward and optimizer take ", in_ms(times.network), " of ", in_ms(profile.step_ms), " a step (",
              share_of(times.network, profile.step_ms), "); training waits ", in_ms(profile.data_wait_ms), " for data");
-  if (!record.on_gpu) evidence += concat("; the network computes on ", record.compute_threads, " CPU threads here");
+  if (!record.on_gpu)
+    evidence += concat("; the network computes on ", record.compute_threads,
+                       record.compute_threads == 1 ? " CPU thread here" : " CPU threads here");
   return {"gpu_compute", evidence};
 }
 

@@ -1,0 +1,60 @@
+#include "measure/profile_model.h"
+
+#include <gtest/gtest.h>
+
+namespace vox {
+namespace {
+
+constexpr int64_t kSteps = 10;
+
+// Two samples of 10 ms a step on one of two threads' worth of CPUs; the step itself computes for 2 ms.
+Profile bound_by_samples() {
+  Profile profile;
+  StepRecord& record = profile.record;
+  record.steps = kSteps;
+  record.micro_batch = 2;
+  record.data_threads = record.compute_threads = 1;
+  record.cpus = 2;
+  record.sums.sample_ms.assign(2 * kSteps, 10);
+  record.sums.steps.assign(kSteps, StageTable{{"backward", {1, 2, 2}}});
+  record.cpu_ms = (20 + 2) * kSteps;
+  profile.step_ms = 20;
+  profile.own_ms = 2;
+  profile.data_wait_ms = 18;
+  return profile;
+}
+
+TEST(StepModel, TheStepAsItIsTakesWhatWasMeasured) {
+  EXPECT_NEAR(StepModel(bound_by_samples(), {}).predict({}), 20, 0.2);
+}
+
+TEST(StepModel, TwoThreadsAreHeldBackByTheCpusThatTheStepAlsoNeeds) {
+  EXPECT_NEAR(StepModel(bound_by_samples(), {}).predict({.workers = 2}), (20 + 2) / 2.0, 0.2);
+}
+
+TEST(StepModel, SamplesThatCostNothingLeaveTheStepItself) {
+  Profile profile = bound_by_samples();
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 2, 0.05);
+  profile.record.cpu_ms += 150;  // of samples that were begun before the first step that was measured
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 2, 0.05);
+}
+
+TEST(StepModel, AStepThatStoodAsideForItsSamplesDoesSoNoLonger) {
+  Profile profile = bound_by_samples();
+  profile.record.sums.steps.assign(kSteps, StageTable{{"backward", {1, 5, 2}}});
+  profile.own_ms = 5;
+  profile.data_wait_ms = 15;
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 2, 0.05);
+  profile.record.on_gpu = true;  // it waited for the GPU, and will again
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 5, 0.05);
+}
+
+TEST(StepModel, ThreadsThatWaitForADiskNeedNoCpu) {
+  Profile profile = bound_by_samples();
+  profile.record.sums.storage_wait_ms = 20 * kSteps;
+  profile.record.cpu_ms = 2 * kSteps;
+  EXPECT_NEAR(StepModel(profile, {}).predict({.workers = 4}), 5, 0.2);
+}
+
+}  // namespace
+}  // namespace vox

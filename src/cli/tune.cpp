@@ -33,19 +33,27 @@ std::string number_or_dash(double value, int digits) {
   return value > 0 ? format_number(value, digits) : "-";
 }
 
-std::string header_line() {
-  return cell("samples/s", 10) + cell("step ms", 10) + cell("predicted", 10) + cell("wait ms", 9) + cell("GB", 7) +
-         cell("gain", 7) + cell("loss diff", 11) + "  verdict        settings";
+std::string header_line(const TuneRequest& request) {
+  if (request.ablate)
+    return cell("samples/s", 10) + cell("gain", 7) + cell("memory GB", 11) + cell("loss", 9) +
+           "  verdict        settings";
+  return cell("samples/s", 10) + cell("step ms", 10) + cell("predicted", 10) + cell("wait ms", 9) +
+         cell("memory GB", 11) + cell("gain", 7) + cell("loss diff", 11) + "  verdict        settings";
 }
 
-std::string trial_line(const Trial& trial) {
+std::string trial_line(const Trial& trial, const TuneRequest& request) {
   const std::string verdict = name_of(trial.verdict);
-  return cell(number_or_dash(trial.samples_per_s, 2), 10) + cell(number_or_dash(trial.step_ms, 1), 10) +
+  const std::string ending = concat("  ", verdict, std::string(verdict.size() < 15 ? 15 - verdict.size() : 1, ' '),
+                                    trial.name, trial.note.empty() ? "" : "\n            ", trial.note);
+  const std::string speed = cell(number_or_dash(trial.samples_per_s, 2), 10);
+  const std::string gain = cell(number_or_dash(trial.gain.value_or(0), 2), 7);
+  const std::string memory = cell(number_or_dash(trial.memory_gb, 2), 11);
+  const auto loss = trial.equal_samples_loss;
+  if (request.ablate) return speed + gain + memory + cell(loss ? format_number(*loss, 4) : "-", 9) + ending;
+  return speed + cell(number_or_dash(trial.step_ms, 1), 10) +
          cell(number_or_dash(trial.predicted_step_ms.value_or(0), 1), 10) +
-         cell(trial.step_ms > 0 ? format_number(trial.data_wait_ms, 1) : "-", 9) +
-         cell(number_or_dash(trial.memory_gb, 2), 7) + cell(number_or_dash(trial.gain.value_or(0), 2), 7) +
-         cell(trial.loss_difference ? shortest(std::stod(format_number(*trial.loss_difference, 7))) : "-", 11) + "  " +
-         verdict + std::string(verdict.size() < 15 ? 15 - verdict.size() : 1, ' ') + trial.name;
+         cell(trial.step_ms > 0 ? format_number(trial.data_wait_ms, 1) : "-", 9) + memory + gain +
+         cell(trial.loss_difference ? shortest(std::stod(format_number(*trial.loss_difference, 7))) : "-", 11) + ending;
 }
 
 json trial_json(const Trial& trial) {
@@ -62,6 +70,8 @@ json trial_json(const Trial& trial) {
           {"gain", number(trial.gain)},
           {"loss_difference", number(trial.loss_difference)},
           {"losses", trial.losses},
+          {"equal_samples_loss", number(trial.equal_samples_loss)},
+          {"bottleneck", trial.bottleneck},
           {"note", trial.note},
           {"seconds", trial.seconds}};
 }
@@ -72,6 +82,7 @@ json result_json(const TuneResult& result, const std::string& yaml) {
                 {"evidence", result.evidence},
                 {"speedup", result.speedup},
                 {"compared", result.comparison ? to_json(*result.comparison) : json(nullptr)},
+                {"not_tried", result.not_tried},
                 {"yaml", yaml}};
   for (const Trial& trial : result.trials) document["trials"].push_back(trial_json(trial));
   return document;
@@ -91,13 +102,14 @@ void sort_tune_words(Arguments& arguments) {
 }
 
 void print_summary(const TuneResult& result, const TuneRequest& request, const std::string& yaml) {
-  std::cout << header_line() << '\n';
-  for (const Trial& trial : result.trials) {
-    std::cout << trial_line(trial) << '\n';
-    const bool say = request.ablate || !request.plan.empty() || trial.step_ms <= 0;
-    if (say && !trial.note.empty()) std::cout << "            " << trial.note << '\n';
+  if (!result.not_tried.empty())
+    std::cout << "\nno time was left for: " << join(result.not_tried, ", ") << "; give more with --minutes\n";
+  if (request.ablate) {
+    std::cout
+        << "\neach row is the recipe with that change alone; the loss is that after equally many samples, the first "
+           "of training: too early to tell which setting is best in the end\n";
+    return;
   }
-  if (request.ablate) return;
   if (result.chosen.empty()) {
     std::cout << "\nnothing that was tried is faster than the recipe as it is\n";
     return;
@@ -119,8 +131,10 @@ void run(Arguments arguments) {
   sort_tune_words(arguments);
   TuneRequest& request = arguments.request;
   make_missing_data(load_config(request.recipe, request.overrides).options);
-  std::cerr << header_line() << '\n';
-  request.on_trial = [](const Trial& trial) { std::cerr << trial_line(trial) << '\n'; };
+  std::ostream& table = arguments.as_json ? std::cerr : std::cout;  // grows while it measures
+  std::cerr << "each line is a run of its own; this takes " << shortest(request.minutes) << " minutes at most\n";
+  table << header_line(request) << std::endl;
+  request.on_trial = [&](const Trial& trial) { table << trial_line(trial, request) << std::endl; };
   const TuneResult result = tune_recipe(request);
   const std::string yaml = tuned_yaml(request, result, arguments.output.empty() ? "tuned.yaml" : arguments.output);
   if (!arguments.output.empty() && !request.ablate) write_file(arguments.output, yaml);
@@ -142,10 +156,14 @@ void define(CLI::App& command) {
   command.add_option("--allow", arguments->allow, "batch,precision,patch: what may change though the result does too")
       ->delimiter(',')
       ->check(CLI::IsMember({"batch", "precision", "patch"}));
-  command.add_option("--plan", request.plan, "the guides' ladder: conservative, balanced or aggressive")
-      ->check(CLI::IsMember({"conservative", "balanced", "aggressive"}));
-  command.add_flag("--ablate", request.ablate,
-                   "a table of what each of the guides' changes brings, alone and together");
+  CLI::Option* plan =
+      command
+          .add_option("--plan", request.plan,
+                      "the guides' ladder, batch and precision included: conservative, balanced or aggressive")
+          ->check(CLI::IsMember({"conservative", "balanced", "aggressive"}));
+  command
+      .add_flag("--ablate", request.ablate, "a table of what each of the guides' changes brings, alone and together")
+      ->excludes(plan);
   command.add_option("--memory-target", request.memory_target, "share of the memory that a setting may use")
       ->check(CLI::Range(0.001, 1.0));
   command.add_option("--steps", request.steps, "steps of each trial; without it until its median is stable")

@@ -26,6 +26,7 @@ struct Trial {
   std::optional<double> gain;               // samples a second against the one it started from
   std::optional<double> loss_difference;    // largest relative one of the first steps, where it must be none
   std::vector<double> losses;
+  std::optional<double> equal_samples_loss;  // of a table: once it has seen as many samples as the recipe as it is
   std::vector<Suggestion> suggestions;
   std::string bottleneck, note;
   double seconds = 0;
@@ -51,6 +52,7 @@ struct TuneResult {
   std::optional<Comparison> comparison;  // chosen against the recipe, measured again in turns
   double speedup = 1;                    // samples a second, from that
   std::string speedup_note;              // where it could not be measured again
+  std::vector<std::string> not_tried;    // rungs or rows that the time did not reach
 };
 
 TuneResult tune_recipe(const TuneRequest& request);

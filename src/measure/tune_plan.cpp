@@ -47,24 +47,27 @@ Trial& measured_start(TrialRunner& runner) {
   if (!worked(start))
     throw Error(concat("the recipe as it is could not be measured (", name_of(start.verdict), "): ", start.note));
   start.verdict = TrialVerdict::kBaseline;
-  runner.judged(start);
+  start.note.clear();
   return start;
 }
 
 }  // namespace
 
 TuneResult climb_plan(TrialRunner& runner) {
-  measured_start(runner);
+  runner.judged(measured_start(runner));
   TuneResult result;
   Changes best;
   size_t best_index = 0;
   std::map<std::string, std::string> evidence;
   for (const Rung& rung : rungs_of(runner.request().plan, runner.options())) {
+    if (runner.seconds_left() < 0) {
+      result.not_tried.push_back(join(rung.words, " "));
+      continue;
+    }
     const Changes changes = merged(best, rung.words);
     Trial& trial = runner.run(join(rung.words, " "), changes);
     const Trial& base = runner.trials()[best_index];
     if (worked(trial)) {
-      trial.note.clear();
       runner.judge(trial, base);
       trial.note += concat(trial.note.empty() ? "" : "; ", "risk: ", rung.risk);
     }
@@ -76,7 +79,6 @@ TuneResult climb_plan(TrialRunner& runner) {
       best_index = runner.trials().size() - 1;
     }
     runner.judged(trial);
-    if (runner.seconds_left() < 0) break;
   }
   result.trials = runner.trials();
   result.chosen = words_of(best);
@@ -85,6 +87,8 @@ TuneResult climb_plan(TrialRunner& runner) {
 }
 
 namespace {
+
+constexpr double kFaster = 1.02;  // samples a second: less is within what a machine varies
 
 struct Ablation {
   std::string name;
@@ -152,20 +156,27 @@ double loss_after_equal_samples(const Trial& trial, const Trial& start) {
 void note_ablation(Trial& trial, const Trial& start) {
   if (!worked(trial)) return;
   trial.gain = trial.samples_per_s / start.samples_per_s;
-  trial.verdict = *trial.gain > 1 ? TrialVerdict::kFaster : TrialVerdict::kNotBetter;
-  trial.note = concat("loss ", format_number(loss_after_equal_samples(trial, start), 4), " after equal samples");
+  trial.verdict = *trial.gain > kFaster ? TrialVerdict::kFaster : TrialVerdict::kNotBetter;
+  trial.equal_samples_loss = loss_after_equal_samples(trial, start);
+  trial.note.clear();
 }
 
 }  // namespace
 
 TuneResult ablate_settings(TrialRunner& runner) {
-  measured_start(runner);
+  Trial& start = measured_start(runner);
+  start.equal_samples_loss = loss_after_equal_samples(start, start);
+  runner.judged(start);
+  TuneResult result;
   Changes together;
   for (const Ablation& row : ablations_of(runner.options())) {
-    if (runner.seconds_left() < 0) break;
+    if (runner.seconds_left() < 0) {
+      result.not_tried.push_back(row.name);
+      continue;
+    }
     Trial& trial = runner.run(row.name, changes_of(row.words));
     note_ablation(trial, runner.trials().front());
-    if (worked(trial) && row.joins && *trial.gain > 1) together = merged(together, row.words);
+    if (worked(trial) && row.joins && *trial.gain > kFaster) together = merged(together, row.words);
     runner.judged(trial);
   }
   if (!together.empty() && runner.seconds_left() > 0) {
@@ -173,7 +184,6 @@ TuneResult ablate_settings(TrialRunner& runner) {
     note_ablation(trial, runner.trials().front());
     runner.judged(trial);
   }
-  TuneResult result;
   result.trials = runner.trials();
   return result;
 }

@@ -138,6 +138,7 @@ std::vector<std::string> TrialRunner::recipe_with(const Trial& trial) const {
 void TrialRunner::judge(Trial& trial, const Trial& base) const {
   trial.gain = trial.voxels_per_s / base.voxels_per_s;
   trial.verdict = TrialVerdict::kNotBetter;
+  trial.note.clear();
   if (!finite_losses(trial)) trial.verdict = TrialVerdict::kOtherLoss;
   if (over_memory_target(trial)) trial.verdict = TrialVerdict::kOutOfMemory;
   if (trial.verdict != TrialVerdict::kNotBetter || *trial.gain <= kGain) return;

@@ -98,6 +98,16 @@ def time_side(compiled, inferer, arguments, folder, side):
     return compare(costs, "voxloom", "monai")
 
 
+def append_row(row):
+    path = HERE / "results" / "gpu_infer.csv"
+    is_new = not path.exists()
+    with open(path, "a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if is_new:
+            writer.writerow(bench_results.COLUMNS)
+        writer.writerow(row)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", default=str(HERE.parent / "build" / "voxloom"))
@@ -111,7 +121,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     network = make_network()
     inferer = SlidingWindowInferer([WINDOW] * 3, BATCH, 0.5, "gaussian", progress=False)
-    rows, holds = [], True
+    holds = True
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         torch.save(network.state_dict(), folder / "net.pt")
@@ -128,19 +138,13 @@ def main():
             print(f"{side}^3: voxloom {result['ours'] * 1000:.0f} ms, MONAI compiled {result['peer'] * 1000:.0f} ms, "
                   f"ratio {1 / result['ratio']:.3f} ({1 / result['high']:.3f} to {high:.3f}, {result['pairs']} pairs), "
                   f"at most {BARS.get(side, 1)}: {high <= BARS.get(side, 1)}", flush=True)
-            rows.append(["gpu_infer_peers", f"sliding windows {side}^3, MONAI compiled (ms; ratio of costs)",
-                         round(result["ours"] * 1000, 1), round(result["peer"] * 1000, 1),
-                         round(1 / result["ratio"], 3), round(1 / result["high"], 3), round(high, 3), result["pairs"],
-                         BARS.get(side, ""), "holds" if high <= BARS.get(side, 1) else "FAILS", arguments.commit,
-                         datetime.date.today().isoformat(), torch.cuda.get_device_name()])
-    if arguments.csv:
-        path = HERE / "results" / "gpu_infer.csv"
-        new = not path.exists()
-        with open(path, "a", newline="") as file:
-            writer = csv.writer(file)
-            if new:
-                writer.writerow(bench_results.COLUMNS)
-            writer.writerows(rows)
+            row = ["gpu_infer_peers", f"sliding windows {side}^3, MONAI compiled (ms; ratio of costs)",
+                   round(result["ours"] * 1000, 1), round(result["peer"] * 1000, 1), round(1 / result["ratio"], 3),
+                   round(1 / result["high"], 3), round(high, 3), result["pairs"], BARS.get(side, ""),
+                   "holds" if high <= BARS.get(side, 1) else "FAILS", arguments.commit,
+                   datetime.date.today().isoformat(), torch.cuda.get_device_name()]
+            if arguments.csv:
+                append_row(row)
     return 0 if holds else 1
 
 

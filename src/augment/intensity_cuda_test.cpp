@@ -157,7 +157,7 @@ TEST(IntensityCuda, AllTogetherAsTheRecipesDrawThem) {
       EXPECT_LT(seen.largest, 2e-5) << preset << " " << sample << ", seed " << seed;
       worst.add(seen);
     }
-    EXPECT_GT(worst.changed, worst.voxels / 4) << preset;
+    if (!small_tests()) EXPECT_GT(worst.changed, worst.voxels / 4) << preset;
     std::cout << preset << ": " << worst << "\n";
   }
 }

@@ -46,7 +46,7 @@ class Row:
 def of_gpu(fields):
     """A row of bench/gpu_side_by_side in the columns of the others."""
     return dict.fromkeys(COLUMNS, "") | {
-        "benchmark": "gpu_side_by_side", "case": f"{fields['workload']} (ms; ratio of costs)",
+        "benchmark": "gpu_side_by_side", "case": f"a step of {fields['workload']}, torch.compile (ms; ratio of costs)",
         "ours": fields["voxloom_ms"], "peer": fields["peer_ms"], "ratio": fields["ratio"],
         "commit": fields["commit"], "date": fields["date"], "machine": "one GPU"}
 

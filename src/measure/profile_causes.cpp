@@ -89,10 +89,19 @@ Bottleneck network_cause(const Profile& profile, const CauseTimes& times) {
   std::string evidence =
       concat("forward, backward and optimizer take ", in_ms(times.network), " of ", in_ms(profile.step_ms), " a step (",
              share_of(times.network, profile.step_ms), "); training waits ", in_ms(profile.data_wait_ms), " for data");
-  if (!record.on_gpu)
+  if (!record.on_gpu) {
     evidence += concat("; the network computes on ", record.compute_threads,
                        record.compute_threads == 1 ? " CPU thread here" : " CPU threads here");
-  return {"gpu_compute", evidence};
+    return {"gpu_compute", evidence};
+  }
+  const StepDetails& details = record.details;
+  if (details.ceilings.flops <= 0 || details.ceilings.bytes_per_s <= 0 || details.work.flops <= 0)
+    return {"gpu_compute", evidence};
+  const double compute_ms = 1e3 * details.work.flops / details.ceilings.flops;
+  const double traffic_ms = 1e3 * details.work.bytes / details.ceilings.bytes_per_s;
+  evidence += concat("; at this GPU's own rates its arithmetic alone would take ", in_ms(compute_ms),
+                     " and its memory traffic at least ", in_ms(traffic_ms));
+  return {traffic_ms > compute_ms ? "gpu_bandwidth" : "gpu_compute", evidence};
 }
 
 }  // namespace

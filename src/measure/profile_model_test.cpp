@@ -56,5 +56,19 @@ TEST(StepModel, ThreadsThatWaitForADiskNeedNoCpu) {
   EXPECT_NEAR(StepModel(profile, {}).predict({.workers = 4}), 5, 0.2);
 }
 
+TEST(Bottleneck, OnAGpuIsWhatWouldTakeLongerAtItsOwnRates) {
+  Profile profile;
+  profile.step_ms = profile.own_ms = 10;
+  profile.record.on_gpu = true;
+  profile.step_stages = {{"forward", 4}, {"backward", 6}};
+  StepDetails& details = profile.record.details;
+  EXPECT_EQ(find_bottleneck(profile, {}).name, "gpu_compute");  // nothing is known of the GPU
+  details.ceilings = {.flops = 800e12, .bytes_per_s = 4e12};
+  details.work = {.flops = 4e12, .bytes = 8e9};  // 5 ms and 2 ms
+  EXPECT_EQ(find_bottleneck(profile, {}).name, "gpu_compute");
+  details.work.bytes = 24e9;
+  EXPECT_EQ(find_bottleneck(profile, {}).name, "gpu_bandwidth");
+}
+
 }  // namespace
 }  // namespace vox

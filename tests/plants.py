@@ -76,7 +76,8 @@ def costly_target():
 def one_thread(folder, source):
     write_cases(folder, source, 3, (56, 60, 64))
     patch = [source.choice([40, 44, 48])] * 3
-    return write_recipe(folder, model=tiny_network(folder), data={"patch_size": patch, "num_workers": 1, "batch_size": source.choice([2, 3])},
+    return write_recipe(folder, model=tiny_network(folder),
+                        data={"patch_size": patch, "num_workers": 1, "batch_size": source.choice([2, 3])},
                         augmentation=heavy_augmentation(), loss=costly_target())
 
 

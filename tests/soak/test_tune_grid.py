@@ -15,7 +15,7 @@ SHARED_DISK = {"VOXLOOM_TEST_READ_MBPS": "4"}
 
 
 def guides_recipe(folder, source):
-    """Batch 1, one worker, one batch ahead, float32, every sample read and filtered anew from a disk that many share."""
+    """Batch 1, one worker, one batch ahead, float32; samples read and filtered anew, from a disk that many share."""
     write_cases(folder, source, 16, (48, 64, source.choice([64, 72])))
     return write_recipe(
         folder, model={"filters": [2, 4]}, training={"precision": "32"}, augmentation=heavy_augmentation(),
@@ -50,8 +50,8 @@ def test_tune_reaches_the_best_of_the_grid_in_a_tenth_of_its_time(voxloom, draw,
                                 grid_s / 10 / 60, "--json", env=SHARED_DISK).stdout)
     tune_s = time.monotonic() - begin
     for trial in result["trials"]:
-        print(f"  {trial['verdict']}: {trial['name']}: {trial['samples_per_s'] or 0:.1f} samples/s, {trial['seconds']:.1f} s,"
-              f" {trial['note']}", flush=True)
+        print(f"  {trial['verdict']}: {trial['name']}: {trial['samples_per_s'] or 0:.1f} samples/s, "
+              f"{trial['seconds']:.1f} s, {trial['note']}", flush=True)
 
     rounds = [(samples_per_s(voxloom, recipe, best), samples_per_s(voxloom, recipe, result["chosen"]))
               for _ in range(ROUNDS)]

@@ -80,6 +80,13 @@ bool plainly_decided(const std::vector<double>& ratios, const std::optional<doub
   return *low > kFar * *threshold || *high * kFar < *threshold;
 }
 
+// More rounds narrow the interval until it lies on one side.
+bool still_open(const std::vector<double>& ratios, const std::optional<double>& threshold) {
+  if (!threshold) return false;
+  const Interval interval = median_interval(ratios);
+  return interval.low <= *threshold && *threshold <= interval.high;
+}
+
 double take_turn(Child& child, int64_t steps) {
   child.write_line(concat(steps));
   return answer_of(child);
@@ -103,7 +110,8 @@ Comparison compare_recipes(const CompareRequest& request) {
   Comparison result;
   const auto start = Clock::now();
   while (result.ratios.size() < kLeastRounds ||
-         (result.ratios.size() < kMostRounds && seconds_since(start) < request.seconds)) {
+         (result.ratios.size() < kMostRounds &&
+          (seconds_since(start) < request.seconds || still_open(result.ratios, request.threshold)))) {
     const bool swapped = result.ratios.size() % 2 == 1;  // neither always goes first
     if (swapped) result.second_ms.push_back(take_turn(second, second_steps));
     result.first_ms.push_back(take_turn(first, first_steps));

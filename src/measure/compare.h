@@ -23,7 +23,8 @@ struct CompareRequest {
   std::string device;
   bool warm_cache = false;
   double seconds = 30;  // of turns; starting comes on top
-  // Where only the side of a ratio is wanted: three rounds that agree, each far from it, end the measurement.
+  // Where only the side of a ratio is wanted: three rounds that agree, each far from it, end the measurement; an
+  // interval that holds it prolongs it, to four times as long at most.
   std::optional<double> threshold;
 };
 Comparison compare_recipes(const CompareRequest& request);

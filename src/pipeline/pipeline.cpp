@@ -3,6 +3,7 @@
 // Samples are begun in order and belong to a slot from the start; a batch is complete when its last sample is.
 #include "pipeline/pipeline.h"
 
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "base/span.h"
 #include "pipeline/sample.h"
 #include "pipeline/slots.h"
+#include "volume/budget.h"
 
 namespace vox {
 namespace {
@@ -82,6 +84,7 @@ struct Pipeline::Impl {
   }
 
   void work() {
+    const StopsWaiting at_the_end(stopping);
     std::unique_lock lock(mutex);
     while (!stopping) {
       if (!prepared.empty()) {
@@ -181,7 +184,7 @@ struct Pipeline::Impl {
   std::deque<std::shared_ptr<BatchInWork>> batches;  // begun and not yet handed out, in order
   std::deque<Filling> prepared;                      // at most one per thread: a thread fills before it reads again
   int64_t next_number = 0;
-  bool stopping = false;
+  std::atomic<bool> stopping = false;  // read without the lock by threads that wait for memory
   std::optional<Error> failure;
   std::vector<std::thread> threads;
 };

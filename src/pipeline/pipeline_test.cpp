@@ -157,6 +157,20 @@ TEST_F(PipelineTest, EndsCleanlyAtAnyMomentAndBatchesOutliveIt) {
   }
 }
 
+// Threads that wait for the memory of samples which nobody wants any more do not wait long.
+TEST_F(PipelineTest, EndsWhileThreadsWaitForMemory) {
+  for (int i = 0; i < 3; ++i) write_case(i, {60, 60, 60});
+  data_.patch_size = {40, 40, 40};
+  data_.cache_gb = 0.0006;  // a few boxes, and not one of image and label for every thread
+  augmentation_ = {};
+  const auto start = Clock::now();
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Pipeline pipeline(make_store(), data_, augmentation_, {.seed = seed, .threads = 6});
+    std::this_thread::sleep_for(std::chrono::milliseconds(seed));
+  }
+  EXPECT_LT(seconds_since(start), 20);
+}
+
 TEST_F(PipelineTest, AWorkersErrorArrivesWithTheCase) {
   for (int i = 0; i < 3; ++i) write_case(i, {60, 60, 60});
   data_.cache_gb = 0.001;  // less than the volumes: patches are read from files

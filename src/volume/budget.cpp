@@ -13,7 +13,16 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain{2};
 // Longer than any decode: past it, all bytes are held by blocks that wait for one another.
 constexpr double kGiveUp_s = 60;
+
+thread_local const std::atomic<bool>* t_stopping = nullptr;
 }  // namespace
+
+StopsWaiting::StopsWaiting(const std::atomic<bool>& stopping) {
+  t_stopping = &stopping;
+}
+StopsWaiting::~StopsWaiting() {
+  t_stopping = nullptr;
+}
 
 Reservation::Reservation(Reservation&& other) noexcept
     : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -53,6 +62,7 @@ Reservation MemoryBudget::reserve(int64_t bytes, const std::string& what) {
   const Clock::time_point start = Clock::now();
   while (!take(bytes)) {
     if (free_idle_(bytes)) continue;
+    if (t_stopping != nullptr && *t_stopping) throw Error(concat(what, " is no longer wanted"));
     if (seconds_since(start) > kGiveUp_s)
       throw NotEnoughMemory(concat(what, " waited for ", human_bytes(bytes), " of memory, but all ",
                                    human_bytes(limit_),

@@ -2,6 +2,7 @@
 // fit waits until others are given back.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,15 @@ class Reservation {  // gives its bytes back when it goes
  private:
   MemoryBudget* budget_ = nullptr;
   int64_t bytes_ = 0;
+};
+
+// While it lives, reservations that this thread waits for end with an Error once `stopping` is true.
+class StopsWaiting {
+ public:
+  explicit StopsWaiting(const std::atomic<bool>& stopping);
+  ~StopsWaiting();
+  StopsWaiting(const StopsWaiting&) = delete;
+  StopsWaiting& operator=(const StopsWaiting&) = delete;
 };
 
 class MemoryBudget {

@@ -4,16 +4,10 @@
 
 #include "base/error.h"
 #include "losses/loss.h"
+#include "losses/loss_test_terms.h"
 
 namespace vox {
 namespace {
-
-Tree scalar(const std::string& value) {
-  Tree tree;
-  tree.kind = Tree::Kind::kScalar;
-  tree.scalar = value;
-  return tree;
-}
 
 struct Line {  // a map of seven voxels in a row, and a label of one piece
   LossOptions loss;

@@ -5,17 +5,11 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "losses/loss_test_terms.h"
 #include "ops/soft_thinning.h"
 
 namespace vox {
 namespace {
-
-Tree scalar(const std::string& value) {
-  Tree tree;
-  tree.kind = Tree::Kind::kScalar;
-  tree.scalar = value;
-  return tree;
-}
 
 LossTerm term(const std::string& name, const std::vector<std::pair<std::string, Tree>>& params = {}) {
   LossTerm result;

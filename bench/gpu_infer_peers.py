@@ -110,7 +110,7 @@ def append_row(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", default=str(HERE.parent / "build" / "voxloom"))
+    parser.add_argument("--program", default=str(HERE.parent / "build" / "gpu" / "voxloom"))
     parser.add_argument("--sides", type=int, nargs="+", default=[320, 512])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
@@ -118,6 +118,10 @@ def main():
     parser.add_argument("--csv", action="store_true")
     parser.add_argument("--commit", default="")
     arguments = parser.parse_args()
+    if not pathlib.Path(arguments.program).exists():
+        sys.exit(f"{arguments.program} does not exist; build with CUDA first, or name the program with --program")
+    if not torch.cuda.is_available():
+        sys.exit("there is no GPU here that torch can use")
     torch.backends.cudnn.benchmark = True
     network = make_network()
     inferer = SlidingWindowInferer([WINDOW] * 3, BATCH, 0.5, "gaussian", progress=False)

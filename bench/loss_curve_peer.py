@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gpu_step_peers import plain_unet
+from gpu_step_peers import DoseGenerator, plain_unet
 
 
 def pool(x):
@@ -116,31 +116,19 @@ def dose_loss(output, batch):
     return (output - batch["label"]).abs().mean()
 
 
-class DoseNetwork(nn.Module):
-    """The OpenKBP challenge's network under the names that Voxloom gives its layers."""
+class DoseNetwork(DoseGenerator):
+    """Takes weights under the names that Voxloom gives its layers."""
 
-    def __init__(self, channels=11, f=64):
-        super().__init__()
-        widths = [f, 2 * f, 4 * f, 8 * f, 8 * f, 8 * f]
-        self.e = nn.ModuleList(nn.Conv3d(a, b, 4, 2, 1, bias=False) for a, b in zip([channels] + widths, widths))
-        self.eb = nn.ModuleList(nn.BatchNorm3d(width, 1e-3, 0.01) for width in widths[:5])
-        inner = [8 * f] + [2 * width for width in widths[4:0:-1]]
-        self.d = nn.ModuleList(nn.ConvTranspose3d(a, b, 4, 2, 1, bias=False) for a, b in zip(inner, widths[4::-1]))
-        self.db = nn.ModuleList(nn.BatchNorm3d(width, 1e-3, 0.01) for width in widths[4::-1])
-        self.o = nn.ConvTranspose3d(2 * f, 1, 4, 2, 1)
-        self.drop = nn.Dropout3d(0.2)
+    PLACES = {"e": "down.{}.0", "eb": "down.{}.1", "d": "up.{}.0", "db": "up.{}.1"}
 
-    def forward(self, x):
-        skips = []
-        for i, conv in enumerate(self.e):
-            x = conv(x)
-            x = F.leaky_relu(self.eb[i](x) if i < 5 else x, 0.2)
-            skips.append(x)
-        x = skips.pop()
-        for i, (conv, norm) in enumerate(zip(self.d, self.db)):
-            x = norm(conv(x))
-            x = torch.cat([torch.relu(self.drop(x) if i % 2 else x), skips.pop()], 1)
-        return torch.relu(F.avg_pool3d(self.o(x), 3, 1, 1, count_include_pad=False))
+    def load_state_dict(self, weights, strict=True):
+        return super().load_state_dict({self.place(name): value for name, value in weights.items()}, strict)
+
+    def place(self, name):
+        layer, *rest = name.split(".")
+        if layer == "o":
+            return ".".join(["last", *rest])
+        return ".".join([self.PLACES[layer].format(rest[0]), *rest[1:]])
 
 
 def residual_unet():

@@ -85,6 +85,8 @@ def main():
         parser.error("--only is for --check: the tables are written whole")
     old = GUIDE.read_text()
     chosen = recipes(arguments.only)
+    if not pathlib.Path(arguments.program).exists():
+        sys.exit(f"{arguments.program} does not exist; run make build first, or name the program with --program")
     rows = [recipe_row(arguments.program, recipe) for recipe in chosen]
     tables = {"recipes": rows, "calibration": calibration(arguments.program, arguments.only)}
     if arguments.only:

@@ -10,6 +10,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,8 @@ class Run:
         summary = [line.strip("= ") for line in text.splitlines() if "SUMMARY" in line]
         failed = re.findall(r"^\[  FAILED  \] (\S+) \(", text, re.MULTILINE)
         skipped = "[  SKIPPED ]" in text  # no GPU: nothing was looked at
-        clean = not skipped and bool(summary) and "(0 errors" in summary[-1].replace(": 0 errors", " (0 errors") and not failed
+        without_errors = bool(summary) and "(0 errors" in summary[-1].replace(": 0 errors", " (0 errors")
+        clean = code == 0 and without_errors and not skipped and not failed
         verdict = "clean" if clean else "skipped" if skipped else "not ended" if code == 124 else f"exit {code}"
         print(f"{self.tool:<10} {self.name:<30} {verdict}: {passed} tests, {self.seconds:.0f} s; {' '.join(summary)} "
               f"{' '.join(failed)}", flush=True)
@@ -67,6 +69,10 @@ def main():
     parser.add_argument("--tool", action="append", choices=["memcheck", "racecheck", "initcheck", "synccheck"])
     parser.add_argument("--limit", type=int, default=90, help="seconds for each group")
     arguments = parser.parse_args()
+    if not pathlib.Path(arguments.program).exists():
+        sys.exit(f"{arguments.program} does not exist; build with CUDA and -DVOX_TESTS=ON, or name it with --program")
+    if not shutil.which("compute-sanitizer"):
+        sys.exit("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
     runs = [Run(arguments, tool, name, tests) for tool in arguments.tool or ["racecheck", "memcheck"]
             for name, tests in groups().items()]
     return 0 if all([run.report() for run in runs]) else 1

@@ -135,11 +135,12 @@ void define(CLI::App& command) {
   auto* data_only = command.add_flag("--data-only", arguments->data_only, "the loader alone, without a network");
   command.add_flag("--no-data", arguments->no_data, "the step on one batch that stays, without the loader")
       ->excludes(data_only);
-  command.add_option("--on", arguments->on,
-                     "predict the step on this GPU, which need not be here (rtx3090, rtx4090, a100-40, a100-80, h100, "
-                     "h200, or all)");
-  command.add_option("--run", arguments->run, "leave the result in this folder, and in its report.html");
-  command.add_option("--trace", arguments->trace, "write every span to this file (or folder) for Perfetto");
+  CLI::Option* const on = command.add_option(
+      "--on", arguments->on,
+      "predict the step on this GPU, which need not be here (rtx3090, rtx4090, a100-40, a100-80, h100, h200, or all)");
+  command.add_option("--run", arguments->run, "leave the result in this folder, and in its report.html")->excludes(on);
+  command.add_option("--trace", arguments->trace, "write every span to this file (or folder) for Perfetto")
+      ->excludes(on);
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.add_flag("--warm-cache", arguments->warm_cache,

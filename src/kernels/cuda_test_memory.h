@@ -1,9 +1,12 @@
-// Helpers of the GPU tests of this folder and those above it: device memory that holds what the host had.
+// Helpers of the GPU tests of this folder and those above it: device memory that holds what the host had, the time of
+// what is enqueued.
 #pragma once
 
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>

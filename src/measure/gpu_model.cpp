@@ -28,9 +28,9 @@ struct Pass {
   double ms() const { return forward_ms + backward_ms; }
 };
 
-class StepModel {
+class LayerTimes {
  public:
-  StepModel(const GpuWork& work, const GpuSpec& gpu, const Efficiencies& parts)
+  LayerTimes(const GpuWork& work, const GpuSpec& gpu, const Efficiencies& parts)
       : parts_(parts), half_(work.format == WorkFormat::kHalf || work.format == WorkFormat::kBFloat) {
     const double peak = half_ ? gpu.half_tflops : work.format == WorkFormat::kTf32 ? gpu.tf32_tflops : gpu.float_tflops;
     own_allowed_ = work.own_kernels && gpu.hopper && work.format == WorkFormat::kBFloat;
@@ -151,7 +151,7 @@ const Efficiencies& calibrated() {
 }
 
 StepPrediction predict_step(const GpuWork& work, const GpuSpec& gpu, const Efficiencies& parts) {
-  const StepModel model(work, gpu, parts);
+  const LayerTimes model(work, gpu, parts);
   StepPrediction step;
   for (const LayerRecord& layer : work.layers) {
     const LayerRecord& first = work.layers.front();

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/cuda_test_effort.h"
+#include "kernels/cuda_test_memory.h"
 #include "ops/feature.h"
 #include "ops/feature_state.h"
 #include "ops/fused.h"
@@ -321,18 +321,9 @@ TEST_F(ColumnsCuda, MeanOfNeighboursIsTorchsInDouble) {
   }
 }
 
-double milliseconds(const std::function<void()>& run) {
-  constexpr int kRuns = 20;
-  for (int i = 0; i < 3; ++i) run();
-  torch::cuda::synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRuns; ++i) run();
-  torch::cuda::synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns * 1e3;
-}
-
 // Forward and backward, by products and by what torch does.
 TEST_F(ColumnsCuda, DISABLED_Timing) {
+  constexpr int kRuns = 20;
   at::globalContext().setBenchmarkCuDNN(true);
   const ConvGeometry halving{.kernel = {4, 4, 4}, .stride = {2, 2, 2}, .padding = Extent3{1, 1, 1}};
   const ConvGeometry threes{.padding = Extent3{1, 1, 1}};
@@ -370,10 +361,10 @@ TEST_F(ColumnsCuda, DISABLED_Timing) {
     const auto backward = [&](const Tensor& y, const Operands& from) {
       torch::autograd::grad({y}, from.all(), {direction.to(y.scalar_type())});
     };
-    const double forward = milliseconds([&] { by_product(c, given, way); });
-    const double both = milliseconds([&] { backward(by_product(c, given, way), given); });
-    const double torch_forward = milliseconds([&] { widened.convolved(c); });
-    const double torch_both = milliseconds([&] { backward(widened.convolved(c), widened); });
+    const double forward = cuda::milliseconds_of(kRuns, [&] { by_product(c, given, way); });
+    const double both = cuda::milliseconds_of(kRuns, [&] { backward(by_product(c, given, way), given); });
+    const double torch_forward = cuda::milliseconds_of(kRuns, [&] { widened.convolved(c); });
+    const double torch_both = cuda::milliseconds_of(kRuns, [&] { backward(widened.convolved(c), widened); });
     std::ostringstream name;
     name << (c.transposed ? "up " : "") << c.n << "x" << c.size << " " << c.in << ">" << c.out;
     std::printf("%-28s forward %7.4f (torch %7.4f)  both %7.4f (torch %7.4f) ms\n", name.str().c_str(), forward,

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "kernels/cuda_test_memory.h"
 
 namespace vox::cuda {
 namespace {
@@ -144,12 +144,7 @@ TEST(HeadCuda, AHundredAndFiftyRunsGiveTheSameBits) {
 
 void time(const char* name, const Head& head, double bytes, const std::function<void()>& run) {
   constexpr int kRuns = 60;
-  for (int i = 0; i < 5; ++i) run();
-  torch::cuda::synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRuns; ++i) run();
-  torch::cuda::synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns;
+  const double seconds = 1e-3 * milliseconds_of(kRuns, run);
   std::printf("%-14s %d to %d, %dx%d^3 %8.4f ms %6.2f TB/s\n", name, int(head.shape.c), int(head.out),
               int(head.shape.n), int(head.shape.z), seconds * 1e3, bytes / seconds / 1e12);
 }

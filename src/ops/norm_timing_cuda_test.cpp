@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstdio>
 #include <functional>
 
+#include "kernels/cuda_test_memory.h"
 #include "ops/norm_cuda_cases.h"
 
 namespace vox::cuda::testing_norm {
@@ -13,12 +13,7 @@ namespace {
 
 void time(const char* name, const Case& c, double tensors, const std::function<void()>& run) {
   constexpr int kRuns = 60;
-  for (int i = 0; i < 5; ++i) run();
-  torch::cuda::synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRuns; ++i) run();
-  torch::cuda::synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns;
+  const double seconds = 1e-3 * milliseconds_of(kRuns, run);
   const double bytes = tensors * 2 * static_cast<double>(c.shape.count());
   std::printf("%-28s %dx%dx%d^3 %8.4f ms %6.2f TB/s\n", name, int(c.shape.n), int(c.shape.c), int(c.shape.z),
               seconds * 1e3, bytes / seconds / 1e12);

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "kernels/cuda_test_memory.h"
 
 namespace vox::cuda {
 namespace {
@@ -98,18 +98,9 @@ TEST(UpsampleCuda, AHundredAndFiftyRunsGiveTheSameBits) {
   }
 }
 
-double milliseconds(const std::function<void()>& run) {
-  constexpr int kRuns = 40;
-  for (int i = 0; i < 5; ++i) run();
-  torch::cuda::synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRuns; ++i) run();
-  torch::cuda::synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRuns * 1e3;
-}
-
 TEST(UpsampleCuda, DISABLED_Timing) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  constexpr int kRuns = 40;
   at::globalContext().setBenchmarkCuDNN(true);
   constexpr int64_t kSizes[][4] = {{2, 64, 32, 64},  {2, 128, 64, 32}, {2, 256, 128, 16}, {2, 320, 256, 8},
                                    {2, 320, 320, 4}, {7, 64, 32, 64},  {4, 128, 64, 28}};
@@ -117,8 +108,8 @@ TEST(UpsampleCuda, DISABLED_Timing) {
     const UpLayer up({n, size, size, size, in}, out, at::kBFloat16, true, true);
     const at::Tensor x = up.x.permute({0, 4, 1, 2, 3}),
                      weights = up.weights.contiguous(at::MemoryFormat::ChannelsLast3d);
-    const double ours = milliseconds([&] { up.forward(); });
-    const double theirs = milliseconds([&] { transposed(x, weights, up.bias); });
+    const double ours = milliseconds_of(kRuns, [&] { up.forward(); });
+    const double theirs = milliseconds_of(kRuns, [&] { transposed(x, weights, up.bias); });
     const double bytes = 2.0 * static_cast<double>(up.x.numel() + up.y.numel());
     std::printf("upsample %dx%d^3 %d to %d: %7.4f ms %5.2f TB/s, torch %7.4f ms\n", int(n), int(size), int(in),
                 int(out), ours, bytes / ours / 1e9, theirs);

@@ -59,7 +59,8 @@ class Run:
               f"{' '.join(failed)}", flush=True)
         if not clean:
             shown = [line for line in text.splitlines() if line.startswith("=====") or " ms)" in line]
-            print("\n".join("    " + line[:180] for line in shown[-12:]), flush=True)
+            shown = shown if len(shown) <= 24 else [*shown[:12], "...", *shown[-12:]]
+            print("\n".join("    " + line[:180] for line in shown), flush=True)
         return clean
 
 

@@ -197,6 +197,7 @@ def read_sparse(file):
 
 
 def test_the_openkbp_submission(patients, voxloom, tmp_path):
+    pandas = pytest.importorskip("pandas")
     network = make_network(tmp_path, "dose", 7, (2, 4), (11, 1))
     voxloom("predict", network[1], *patients, "--output", tmp_path / "out", "inference.window=128,128,128",
             "inference.submission=openkbp", "inference.format=npy")
@@ -211,6 +212,8 @@ def test_the_openkbp_submission(patients, voxloom, tmp_path):
         dose = np.load(tmp_path / "out" / f"{patient.name}.npy").ravel()
         expected = mask[dose[mask] > 0]
         assert np.array_equal(indices, expected) and np.array_equal(values, dose[expected].astype(np.float64))
+        table = pandas.DataFrame({"data": dose[expected].astype(np.float64)}, index=expected)
+        assert file.read_text() == table.to_csv(), "the challenge's own code writes it so"
     scores = json.loads(voxloom("evaluate", "--task", "dose", "--prediction", tmp_path / "csv", "--reference",
                                 patients[0].parent, "--json").stdout)
     assert set(scores["cases"]) == {"pt_201", "pt_203"}

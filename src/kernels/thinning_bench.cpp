@@ -3,9 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "kernels/bench_sheets.h"
 #include "kernels/morphology.h"
 #include "kernels/soft_thinning.h"
 #include "kernels/thinning.h"
@@ -13,22 +13,11 @@
 namespace vox {
 namespace {
 
-constexpr Extent3 kExtent{128, 128, 128};
-
-std::vector<uint8_t> sheets() {
-  std::vector<uint8_t> mask(static_cast<size_t>(kExtent.voxels()));
-  for (int64_t i = 0; i < kExtent.voxels(); ++i) {
-    const double z = static_cast<double>(i / (128 * 128)), y = static_cast<double>(i / 128 % 128);
-    const double x = static_cast<double>(i % 128);
-    const double field = std::sin(z * 0.17 + y * 0.05) + std::sin(y * 0.13 + x * 0.07) + std::sin(x * 0.19 - z * 0.06);
-    mask[static_cast<size_t>(i)] = std::abs(field) < 0.15;
-  }
-  return mask;
-}
+constexpr Extent3 kExtent = kSheetsExtent;
 
 template <class Work>
 void measure(benchmark::State& state, Work work) {
-  const std::vector<uint8_t> mask = sheets();
+  const std::vector<uint8_t> mask = curved_sheets();
   std::vector<uint8_t> out(mask.size());
   for (auto _ : state) {
     work(out.data(), mask.data());
@@ -51,7 +40,7 @@ void subfields(benchmark::State& state) {
 }
 void subfields_backward(benchmark::State& state) {
   std::vector<int16_t> taken(static_cast<size_t>(kExtent.voxels()));
-  thin_by_subfields_cpu(taken.data(), sheets().data(), kExtent, 3);
+  thin_by_subfields_cpu(taken.data(), curved_sheets().data(), kExtent, 3);
   std::vector<double> grad(taken.size());
   measure(state, [&](uint8_t*, const uint8_t*) {
     std::fill(grad.begin(), grad.end(), 1.0);

@@ -5,30 +5,19 @@
 namespace vox {
 namespace {
 
-class ForegroundSampler : public Sampler {
- public:
-  explicit ForegroundSampler(const SamplerSetup& setup) : setup_(setup) {}
-  PatchChoice choose(uint64_t seed, int64_t sample) const override {
-    const int64_t index = visited_case(setup_, seed, sample);
-    Random random = patch_random(seed, sample);
-    if (random.chance(setup_.data.foreground_fraction)) {
-      if (const auto begin = place_on_label(setup_, index, setup_.source->foreground_labels(index), random))
-        return {index, *begin};
-    }
-    return {index, place_uniformly(setup_.data.patch_size, setup_.source->extent(index), random)};
+Extent3 place_on_foreground(const SamplerSetup& setup, int64_t case_index, Random& random) {
+  if (random.chance(setup.data.foreground_fraction)) {
+    if (const auto begin = place_on_label(setup, case_index, setup.source->foreground_labels(case_index), random))
+      return *begin;
   }
-  int64_t samples_per_pass() const override { return samples_per_visit_pass(setup_); }
-
- private:
-  SamplerSetup setup_;
-};
+  return place_uniformly(setup, case_index, random);
+}
 
 }  // namespace
 
 SamplerEntry foreground_sampler() {
-  return {
-      "foreground", "a fraction of the patches is centred on foreground",
-      [](const SamplerSetup& setup) -> std::unique_ptr<Sampler> { return std::make_unique<ForegroundSampler>(setup); }};
+  return {"foreground", "a fraction of the patches is centred on foreground",
+          VisitingSampler<place_on_foreground>::make};
 }
 
 }  // namespace vox

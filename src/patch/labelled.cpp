@@ -7,39 +7,28 @@ namespace {
 
 constexpr int kTries = 10;
 
-class LabelledSampler : public Sampler {
- public:
-  explicit LabelledSampler(const SamplerSetup& setup) : setup_(setup) {}
-  PatchChoice choose(uint64_t seed, int64_t sample) const override {
-    const int64_t index = visited_case(setup_, seed, sample);
-    const Extent3 volume = setup_.source->extent(index), patch = setup_.data.patch_size;
-    const double wanted = setup_.data.minimum_labelled * static_cast<double>(patch.voxels());
-    Random random = patch_random(seed, sample);
-    PatchChoice best{index, {}};
-    int64_t most = -1;
-    for (int attempt = 0; attempt < kTries; ++attempt) {
-      const Extent3 begin = place_uniformly(patch, volume, random);
-      const int64_t labelled = setup_.source->labelled_voxels(index, intersect({begin, begin + patch}, whole(volume)));
-      if (labelled > most) {
-        most = labelled;
-        best.begin = begin;
-      }
-      if (static_cast<double>(labelled) >= wanted) break;
+Extent3 place_labelled(const SamplerSetup& setup, int64_t case_index, Random& random) {
+  const Extent3 volume = setup.source->extent(case_index), patch = setup.data.patch_size;
+  const double wanted = setup.data.minimum_labelled * static_cast<double>(patch.voxels());
+  Extent3 best;
+  int64_t most = -1;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const Extent3 begin = place_uniformly(setup, case_index, random);
+    const int64_t labelled =
+        setup.source->labelled_voxels(case_index, intersect({begin, begin + patch}, whole(volume)));
+    if (labelled > most) {
+      most = labelled;
+      best = begin;
     }
-    return best;
+    if (static_cast<double>(labelled) >= wanted) break;
   }
-  int64_t samples_per_pass() const override { return samples_per_visit_pass(setup_); }
-
- private:
-  SamplerSetup setup_;
-};
+  return best;
+}
 
 }  // namespace
 
 SamplerEntry labelled_sampler() {
-  return {
-      "labelled", "uniform, with a minimum labelled fraction",
-      [](const SamplerSetup& setup) -> std::unique_ptr<Sampler> { return std::make_unique<LabelledSampler>(setup); }};
+  return {"labelled", "uniform, with a minimum labelled fraction", VisitingSampler<place_labelled>::make};
 }
 
 }  // namespace vox

@@ -46,7 +46,8 @@ Extent3 place_about(const Extent3& centre, const Extent3& patch, const Extent3& 
   return begin;
 }
 
-Extent3 place_uniformly(const Extent3& patch, const Extent3& volume, Random& random) {
+Extent3 place_uniformly(const SamplerSetup& setup, int64_t case_index, Random& random) {
+  const Extent3 &patch = setup.data.patch_size, volume = setup.source->extent(case_index);
   Extent3 begin;
   for (int axis = 0; axis < 3; ++axis) {
     const int64_t room = volume[axis] - patch[axis];

@@ -21,15 +21,29 @@ int64_t samples_per_visit_pass(const SamplerSetup& setup);
 // Begin of a patch about `centre`, moved so that it lies inside the volume; centred where it is larger.
 Extent3 place_about(const Extent3& centre, const Extent3& patch, const Extent3& volume);
 
-// Any place inside the volume, each equally likely; centred where the patch is larger.
-Extent3 place_uniformly(const Extent3& patch, const Extent3& volume, Random& random);
+// Any place inside the case's volume, each equally likely; centred where the patch is larger.
+Extent3 place_uniformly(const SamplerSetup& setup, int64_t case_index, Random& random);
 
 // Begin of a patch centred on a voxel of one of `labels`, each equally likely; none where there is no such voxel.
 std::optional<Extent3> place_on_label(const SamplerSetup& setup, int64_t case_index, const std::vector<int64_t>& labels,
                                       Random& random);
 
-inline Random patch_random(uint64_t seed, int64_t sample) {
-  return Random(seed, static_cast<uint64_t>(sample), kPatchStream);
-}
+// A sampler that visits the cases in turn; `place` says where in the visited case a patch begins.
+using PlaceInCase = Extent3 (*)(const SamplerSetup& setup, int64_t case_index, Random& random);
+template <PlaceInCase place>
+class VisitingSampler : public Sampler {
+ public:
+  explicit VisitingSampler(const SamplerSetup& setup) : setup_(setup) {}
+  PatchChoice choose(uint64_t seed, int64_t sample) const override {
+    const int64_t index = visited_case(setup_, seed, sample);
+    Random random(seed, static_cast<uint64_t>(sample), kPatchStream);
+    return {index, place(setup_, index, random)};
+  }
+  int64_t samples_per_pass() const override { return samples_per_visit_pass(setup_); }
+  static std::unique_ptr<Sampler> make(const SamplerSetup& setup) { return std::make_unique<VisitingSampler>(setup); }
+
+ private:
+  SamplerSetup setup_;
+};
 
 }  // namespace vox

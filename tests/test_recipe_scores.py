@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import tifffile
 from conftest import PROGRAM, REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -69,14 +71,38 @@ def test_the_readmes_have_the_scores_of_the_results():
 
 
 def test_a_recipe_is_measured_from_training_to_score(tmp_path):
-    subprocess.run([PROGRAM, "synth", "scroll", tmp_path / "data", "--count", "12", "--size", "32", "--seed", "4"],
+    subprocess.run([PROGRAM, "synth", "scroll", tmp_path / "data", "--count", "40", "--size", "32", "--seed", "4"],
                    check=True, capture_output=True)
     toy = ["training.max_epochs=1", "training.iterations_per_epoch=2", "training.precision=32", "model.filters=2,2,2,2",
            "data.patch_size=32", "training.warmup_steps=1", "data.num_workers=1", "system.num_cpus=2"]
-    subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "measure", "scroll_surface/terms",
-                    "--program", PROGRAM, "--data", tmp_path / "data", "--output", tmp_path / "scores.json", "--folder",
-                    tmp_path / "runs", "--runs", "2", *toy], check=True, capture_output=True)
-    plain, term = json.loads((tmp_path / "scores.json").read_text())
-    assert (plain["case"], term["case"], plain["steps"], plain["run"]) == ("bce + dice", "+ cldice", 2, "seed 0")
-    assert all(0 <= value <= 1 for value in [*plain["scores"].values(), *term["scores"].values()])
-    assert plain["options"] == " ".join(toy)
+    def measured(first, stop):
+        subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "measure", "scroll_surface/terms",
+                        "--program", PROGRAM, "--data", tmp_path / "data", "--output", tmp_path / "scores.json", "--folder",
+                        tmp_path / "runs", "--first", str(first), "--runs", str(stop), *toy], check=True,
+                       capture_output=True)
+        return json.loads((tmp_path / "scores.json").read_text())
+
+    (term,), (threshold,) = measured(1, 2), measured(18, 19)
+    assert (term["case"], term["steps"], term["run"]) == ("+ cldice", 2, "seed 0")
+    assert (threshold["case"], threshold["steps"]) == ("best global threshold", 0)
+    assert all(0 <= value <= 1 for value in [*term["scores"].values(), *threshold["scores"].values()])
+    assert term["options"] == " ".join(toy)
+    images, labels = (np.stack([tifffile.imread(tmp_path / "data" / f"train_{kind}" / f"scroll_{number:03d}.tif")
+                                for number in range(32, 40)]) for kind in ("images", "labels"))
+    counted, truth = labels != 2, labels == 1
+
+    def dice(mask):
+        return 2 * (mask & truth).sum() / ((mask & counted).sum() + truth.sum())
+
+    written = np.stack([np.load(tmp_path / "runs" / "scroll_surface-terms-18" / "predictions" / f"scroll_{number:03d}.npy")
+                        for number in range(32, 40)]).astype(bool)
+    assert dice(written) == max(dice(images >= level) for level in range(256)), "no other level is better"
+
+
+@pytest.mark.parametrize("gain, verdict", [(0.3, "yes: +0.300, seeds differ by 0.200"),
+                                           (0.1, "no: +0.100, seeds differ by 0.200"),
+                                           (-0.3, "no, worse: -0.300, seeds differ by 0.200")])
+def test_a_term_beats_the_plain_ones_by_more_than_seeds_differ(place, gain, verdict):
+    text = place(*[entry(f"seed {seed}", 0.5 + 0.1 * seed + more, 0, case=case) for seed in range(3)
+                   for case, more in (("bce + dice", 0), ("+ term", gain))])[1]
+    assert f"| 2,400 | 62 | {verdict} |" in text and "| 2,400 | 62 |  |" in text

@@ -7,7 +7,7 @@
 
 `measure` trains the recipe once for each seed or fold, predicts with the average of the last weights (nothing is
 selected), evaluates, and writes what came out after each of them. It needs nothing but Python and the program
-(`--program`, the environment variable VOXLOOM, or build/voxloom).
+(`--program`, the environment variable VOXLOOM, or build/voxloom), and NumPy for the threshold beside the scrolls.
 """
 import argparse
 import csv
@@ -15,6 +15,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -34,15 +35,18 @@ TOPOLOGY_TERMS = {
     "skeleton_recall": "{name: skeleton_recall, deep_supervision: false}",
     "morph_skeleton": "{name: morph_skeleton, weight: 0.2, iterations: 3, deep_supervision: false}",
     "surface_distance": "{name: surface_distance, weight: 0.2, tau: 2, deep_supervision: false}",
-    "topology": "{name: topology, weight: 0.05, dimensions: [0, 2], every: 4, start_step: 200, deep_supervision: false}",
+    # A sum over some hundred features, where the others are means: hence the weight.
+    "topology": "{name: topology, weight: 0.0005, dimensions: [0, 2], every: 16, start_step: 300, deep_supervision: false}",
 }
+PLAIN_TERMS, THRESHOLD = "bce + dice", "best global threshold"
 
 
 def with_terms():
-    """Every topology term added to the same two, each with three seeds."""
-    cases = {"bce + dice": BASE_TERMS, **{f"+ {name}": [*BASE_TERMS, term] for name, term in TOPOLOGY_TERMS.items()}}
-    return [(case, f"seed {seed}", [f"training.seed={seed}", f"loss.terms=[{', '.join(terms)}]"])
-            for seed in range(3) for case, terms in cases.items()]
+    """Every topology term added to the same two, each with three seeds; and what a threshold of the image reaches."""
+    cases = {PLAIN_TERMS: BASE_TERMS, **{f"+ {name}": [*BASE_TERMS, term] for name, term in TOPOLOGY_TERMS.items()}}
+    trained = [(case, f"seed {seed}", [f"training.seed={seed}", f"loss.terms=[{', '.join(terms)}]"])
+               for seed in range(3) for case, terms in cases.items()]
+    return [*trained, (THRESHOLD, "", None)]
 
 
 class Measurement:
@@ -75,6 +79,22 @@ def score_mitochondria(program, predictions, data):
 def score_surface(program, predictions, data):
     mean = evaluated(program, "surface", predictions, data / "train_labels", "--ignore-label", "2", "--keep-going")
     return {shown: mean[name] for name, shown in SURFACE.items()}
+
+
+def threshold_scrolls(program, data, held_out, folder):
+    """Masks of the scrolls by the one grey value that gives the best Dice over all of them."""
+    import numpy as np
+    folder.mkdir(parents=True)
+    counts, images = np.zeros((3, 256), np.int64), {}
+    for case in held_out:
+        for kind in ("images", "labels"):
+            called(program, "convert", data / f"train_{kind}" / f"{case}.tif", folder.parent / f"{kind}_{case}.npy")
+        images[case], label = (np.load(folder.parent / f"{kind}_{case}.npy") for kind in ("images", "labels"))
+        counts += np.bincount(label.ravel() * np.int64(256) + images[case].ravel(), minlength=768).reshape(3, 256)
+    above = counts[:, ::-1].cumsum(1)[:, ::-1]
+    level = int((2 * above[1] / (above[1] + above[0] + counts[1].sum())).argmax())
+    for case, image in images.items():
+        np.save(folder / f"{case}.npy", (image >= level).astype(np.uint8))
 
 
 NO_VALIDATION = "validation.every=0"
@@ -121,10 +141,9 @@ def recipe_file(name):
 
 
 def train_and_score(arguments, measurement, chosen, folder):
-    case, run, options = chosen
     path = recipe_file(arguments.recipe)
     started = time.monotonic()
-    called(arguments.program, "train", path, f"data.root={arguments.data}", *measurement.options, *options,
+    called(arguments.program, "train", path, f"data.root={arguments.data}", *measurement.options, *chosen[2],
            *arguments.options, "--run", folder)
     seconds = time.monotonic() - started
     predictions = folder / "predictions"
@@ -132,9 +151,22 @@ def train_and_score(arguments, measurement, chosen, folder):
            "--output", predictions)
     scores = measurement.score(arguments.program, predictions, arguments.data)
     status, record = (json.loads((folder / name).read_text()) for name in ("status.json", "run.json"))
-    return {"recipe": arguments.recipe, "case": case, "run": run, "scores": scores, "steps": status["step"],
-            "training_s": round(seconds, 1), "options": " ".join(arguments.options), "machine": machine(), "commit": arguments.commit or record["commit"],
-            "date": datetime.date.today().isoformat()}
+    return entry_of(arguments, chosen, scores, status["step"], seconds, record["commit"])
+
+
+def threshold_and_score(arguments, measurement, chosen, folder):
+    recipe = recipe_file(arguments.recipe).read_text()
+    held_out = re.search(r"^  validation: \[([^\]]*)\]", recipe, re.MULTILINE).group(1).split(", ")
+    threshold_scrolls(arguments.program, arguments.data, held_out, folder / "predictions")
+    scores = measurement.score(arguments.program, folder / "predictions", arguments.data)
+    commit = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return entry_of(arguments, chosen, scores, 0, 0, commit.stdout.strip())
+
+
+def entry_of(arguments, chosen, scores, steps, seconds, commit):
+    return {"recipe": arguments.recipe, "case": chosen[0], "run": chosen[1], "scores": scores, "steps": steps,
+            "training_s": round(seconds, 1), "options": " ".join(arguments.options), "machine": machine(),
+            "commit": arguments.commit or commit, "date": datetime.date.today().isoformat()}
 
 
 def measure(arguments):
@@ -142,7 +174,8 @@ def measure(arguments):
     runs = measurement.runs[:arguments.runs] if arguments.runs else measurement.runs
     for number, chosen in enumerate(runs[arguments.first:], arguments.first):
         folder = arguments.folder / f"{arguments.recipe.replace('/', '-')}-{number}"
-        done.append(train_and_score(arguments, measurement, chosen, folder))
+        scored = train_and_score if chosen[2] is not None else threshold_and_score
+        done.append(scored(arguments, measurement, chosen, folder))
         arguments.output.write_text(json.dumps(done, indent=1))
         print(json.dumps(done[-1]), flush=True)
 
@@ -182,6 +215,24 @@ def spread(values):
     return mean if len(values) == 1 else f"{mean} ({min(values):.3f} to {max(values):.3f})"
 
 
+def beside_plain(rows, score):
+    """Case -> whether it beats the plain terms by more than seeds differ. Higher scores are better."""
+    values = {}
+    for row in rows:
+        if row["score"] == score and row["case"] != THRESHOLD:
+            values.setdefault(row["case"], []).append(float(row["value"]))
+    plain = values.pop(PLAIN_TERMS, [])
+    told = {}
+    for case, own in values.items():
+        if len(plain) < 2 or len(own) < 2:
+            continue
+        gain = statistics.mean(own) - statistics.mean(plain)
+        seeds = max(max(these) - min(these) for these in (plain, own))
+        found = "no" if abs(gain) <= seeds else "yes" if gain > 0 else "no, worse"
+        told[case] = f"{found}: {gain:+.3f}, seeds differ by {seeds:.3f}"
+    return told
+
+
 def line_of(name, rows, scores):
     cells = [spread([float(row["value"]) for row in rows if row["score"] == score]) for score in scores]
     seconds = {(row["case"], row["run"]): float(row["training_s"]) for row in rows}
@@ -192,15 +243,19 @@ def line_of(name, rows, scores):
 
 def table(recipe, rows):
     scores = list(dict.fromkeys(row["score"] for row in rows))
+    verdicts = beside_plain(rows, scores[0])
     lines = [f"| `{recipe.split('/')[1]}.yaml` | {' | '.join(scores)} | steps | training (s) |",
              "|---" * (len(scores) + 3) + "|"]
+    if verdicts:
+        lines = [lines[0] + f" beats {PLAIN_TERMS} in `{scores[0]}`? |", lines[1] + "---|"]
     for case in dict.fromkeys(row["case"] for row in rows):
         of_case = [row for row in rows if row["case"] == case]
         runs = list(dict.fromkeys(row["run"] for row in of_case))
         if not case:
             lines += [line_of(run, [row for row in of_case if row["run"] == run], scores) for run in runs]
         if case or len(runs) > 1:
-            lines.append(line_of(case or f"mean of {len(runs)} (least to greatest)", of_case, scores))
+            line = line_of(case or f"mean of {len(runs)} (least to greatest)", of_case, scores)
+            lines.append(line + (f" {verdicts.get(case, '')} |" if verdicts else ""))
     row = rows[0]
     given = [f"`{options}`" for options in dict.fromkeys(row["options"] for row in rows) if options]
     options = f" with {' and '.join(given)}" if given else ""

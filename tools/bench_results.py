@@ -11,7 +11,7 @@ COLUMNS = ["benchmark", "case", "ours", "peer", "ratio", "low", "high", "pairs",
            "machine"]
 
 GPU_COLUMNS = ["workload", "voxloom_ms", "peer_ms", "ratio", "voxloom_gib", "peer_gib", "commit", "date"]
-OTHER_TABLES = {SCORES, "headlines.csv", "pipeline.csv", "loss_curves.csv"}  # nothing that is divided by a peer
+OTHER_TABLES = {SCORES, "headlines.csv", "pipeline.csv", "loss_curves.csv", "tune_grid.csv"}  # nothing that is divided by a peer
 
 
 def number(text):

@@ -93,7 +93,7 @@ class Suggester {
     if (misses > 0 && !record_.after.in_memory && whole) {
       Options changed = options_;
       changed.data.cache_gb = *whole;
-      if (changed.data.placement == "disk") changed.data.placement = "host";
+      if (changed.data.placement == "disk") changed.data.placement = record_.on_gpu ? "auto" : "host";
       add(changed, {.data_ms_saved = times_.storage + times_.read + times_.decode + times_.preprocess},
           "all volumes stay in memory");
     }

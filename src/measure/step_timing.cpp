@@ -88,6 +88,7 @@ struct StepBench::Impl {
     device = choose_device(request.device, options.system);
     at::set_num_threads(request.threads > 0 ? request.threads : available_cpus());
     choose_kernels(options.training);
+    keep_memory_between_steps(device);
     if (device.is_cuda()) recall_kernel_choices(cache_folder(options.data.cache_dir), {});
     if (request.cudnn_plans > 0) at::globalContext().setBenchmarkLimitCuDNN(request.cudnn_plans);
     if (device.is_cuda()) at::zeros({1}, device);

@@ -1,6 +1,7 @@
 #include "train/learner.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <malloc.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -91,6 +92,12 @@ void choose_kernels(const TrainingOptions& training) {
   at::globalContext().setBenchmarkCuDNN(!training.deterministic);
   if (training.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read when it starts
   ops::set_kernel_timing(training.deterministic ? ops::KernelTiming::kFixed : ops::KernelTiming::kOncePerShape);
+}
+
+void keep_memory_between_steps(const at::Device& device) {
+  if (!device.is_cpu()) return;
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes; larger blocks go back at once
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
 }
 
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values) {

@@ -146,6 +146,7 @@ class Session {
     use_threads(threads_.compute);
     if (device_.is_cuda()) log_.watch_gpu(device_.index() < 0 ? 0 : device_.index());
     choose_kernels(options_.training);
+    keep_memory_between_steps(device_);
     if (device_.is_cuda()) recall_kernel_choices(cache_folder(options_.data.cache_dir), state_.kernel_choices);
     load_data();
     learner_ = make_learner(options_, *store_, device_);

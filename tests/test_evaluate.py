@@ -122,6 +122,18 @@ def test_keep_going_scores_the_rest_and_names_every_failure(voxloom, folders):
     assert "5 of 6 cases" in result.stderr
 
 
+def test_a_subset_is_what_was_predicted_and_nothing_else_is_missed(voxloom, folders):
+    predictions, references = folders
+    for case in "bef":
+        (predictions / f"{case}.npy").unlink()
+    extra = evaluate(voxloom, *folders, "--subset", "--json", check=False)
+    assert extra.returncode == 1 and "case d" in extra.stderr and "no reference" in extra.stderr
+    (predictions / "d.npy").unlink()
+    assert "--subset" in evaluate(voxloom, *folders, "--json", check=False).stderr
+    found = json.loads(evaluate(voxloom, *folders, "--subset", "--json").stdout)
+    assert list(found["cases"]) == ["a"] and found["mean"]["dice"] == 1 and not found.get("failures")
+
+
 def test_the_first_failure_ends_it_otherwise(voxloom, folders):
     result = evaluate(voxloom, *folders, "--json", check=False)
     assert result.returncode == 1 and result.stdout == "" and "3x5x6" in result.stderr

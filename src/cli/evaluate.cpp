@@ -21,7 +21,7 @@ namespace {
 struct EvaluateOptions {
   std::string task, prediction, reference, csv;
   std::optional<int64_t> ignore_label;
-  bool keep_going = false, json = false;
+  bool subset = false, keep_going = false, json = false;
 };
 
 // The longest suffix of a known format that `name` ends in; "" where none. Doses are exchanged as CSV, too.
@@ -98,10 +98,12 @@ Results evaluate_folders(const EvaluateOptions& options, ThreadPool& pool) {
   const Volumes references = volumes_in(options.reference, options.task);
   Results results;
   for (const auto& [id, reference] : references) {
+    if (options.subset && !predictions.count(id)) continue;
     attempt(results, id, options.keep_going, [&, &id = id, &reference = reference] {
       const auto prediction = predictions.find(id);
       VOX_CHECK(prediction != predictions.end(), "case ", id, ": ", reference, " has no prediction in ",
-                options.prediction, "; predict it, or pass --keep-going to score the others.");
+                options.prediction,
+                "; predict it, or pass --subset to score what was predicted, as a split of the cases.");
       results.cases[id] = score_case(options, prediction->second, reference, pool);
     });
   }
@@ -161,6 +163,8 @@ void define(CLI::App& command) {
       ->required();
   command.add_option("--ignore-label", options->ignore_label, "Voxels with this label in the reference do not count");
   command.add_option("--csv", options->csv, "Write every score of every case to this file");
+  command.add_flag("--subset", options->subset,
+                   "Folders: score the cases that were predicted, as one split of them; other references do not count");
   command.add_flag("--keep-going", options->keep_going, "Score what can be scored, name the rest, exit 1");
   command.add_flag("--json", options->json, "One JSON document on standard output");
   command.callback([options] { run_evaluate(*options); });

@@ -11,25 +11,6 @@
 namespace vox {
 namespace {
 
-LossTerm term(const std::string& name, const std::vector<std::pair<std::string, Tree>>& params = {}) {
-  LossTerm result;
-  result.name = name;
-  result.params.kind = Tree::Kind::kMap;
-  result.params.members = params;
-  return result;
-}
-
-struct Case {
-  LossOptions loss;
-  DataOptions data;
-  int64_t channels = 1;
-  Targets targets;
-
-  at::Tensor total(const at::Tensor& logits, int64_t step = 0) const {
-    return LossSet(loss, data, channels).compute({logits}, targets, step).total;
-  }
-};
-
 constexpr int64_t kIgnored = 7;
 
 struct EntryCase {  // a loss with a number of channels that suits it
@@ -144,14 +125,39 @@ TEST(Losses, EveryLossIsFiniteAtTheEdges) {
         c.targets.label.fill_(value);
         if (c.targets.mask.defined()) c.targets.mask.fill_(value != kIgnored);
         for (auto& [name, target] : c.targets.extra) target.fill_(value == kIgnored ? 0 : value);
-        const at::Tensor logits = at::full({2, c.channels, 3, 4, 5}, logit).set_requires_grad(true);
-        const at::Tensor total = c.total(logits);
-        EXPECT_TRUE(std::isfinite(total.item<double>())) << one << " " << value << " " << logit;
-        const at::Tensor grad = torch::autograd::grad({total}, {logits})[0];
-        EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << one << " " << value << " " << logit;
+        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+          const at::Tensor logits = at::full({2, c.channels, 3, 4, 5}, logit, type).set_requires_grad(true);
+          const at::Tensor total = c.total(logits);
+          EXPECT_TRUE(std::isfinite(total.item<double>())) << one << " " << value << " " << logit << " " << type;
+          const at::Tensor grad = torch::autograd::grad({total}, {logits})[0];
+          EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << one << " " << value << " " << logit << " " << type;
+        }
       }
     }
   }
+}
+
+TEST(Losses, AreMeansOverSamplesUnlessTheySayTheyAreOfTheBatch) {
+  int64_t seen = 0;
+  for (const EntryCase& one : all_cases()) {
+    torch::manual_seed(15);
+    Case c = case_for(one);
+    c.data.ignore_label = -1;
+    c.targets.mask = at::Tensor();
+    if (!one.entry->regression) c.targets.label.masked_fill_(c.targets.label == kIgnored, 1);
+    if (one.entry->name == "masked_mae" || LossSet(c.loss, c.data, c.channels).batch_wise()) continue;
+    const at::Tensor logits = logits_for(c).detach();
+    double mean = 0;
+    for (const int64_t n : {0, 1}) {
+      Case part = c;
+      part.targets.label = c.targets.label.narrow(0, n, 1);
+      for (auto& [name, target] : part.targets.extra) target = target.narrow(0, n, 1);
+      mean += part.total(logits.narrow(0, n, 1)).item<double>() / 2;
+    }
+    EXPECT_NEAR(c.total(logits).item<double>(), mean, 1e-9) << one;
+    ++seen;
+  }
+  EXPECT_GT(seen, 15);
 }
 
 double brute_force_dice(const at::Tensor& p, const at::Tensor& t, bool batch) {

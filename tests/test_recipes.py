@@ -161,3 +161,19 @@ def test_guides_speak_of_options_that_exist(voxloom):
                 named += 1
                 assert option in known or any(key.startswith(option + ".") for key in known), (guide.name, option)
     assert named > 50
+
+
+SYMPTOMS = ["GPU is not found", "GPU is idle", "Out of memory", "Low GPU use", "larger batch is slower", "Memory grows",
+            "NaN in half precision", "first step is slow", "terminal is lost", "Loading is slow", "orientation is wrong"]
+
+
+def test_every_symptom_has_a_command_that_exists(voxloom):
+    sections = (REPOSITORY / "docs" / "troubleshooting.md").read_text().split("\n## ")[1:]
+    helps = {}
+    for symptom in SYMPTOMS:
+        section, = [text for text in sections if symptom in text.splitlines()[0]]
+        commands = re.findall(r"^    voxloom (\w+)(.*)", section, re.MULTILINE)
+        assert commands, symptom
+        for command, rest in commands:
+            helps[command] = helps.get(command) or voxloom(command, "--help").stdout
+            assert all(flag in helps[command] for flag in re.findall(r"--[a-z-]+", rest)), (symptom, command, rest)

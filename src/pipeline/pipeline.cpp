@@ -18,6 +18,10 @@
 namespace vox {
 namespace {
 
+// Seconds without any memory given back, from thread to thread more, so that one gives way before the next one would;
+// and for the only one that reads.
+constexpr double kPatience_s = 1, kMorePatience_s = 0.25, kLastPatience_s = 60;
+
 struct BatchInWork {
   int64_t number = 0;
   std::shared_ptr<Slot> slot;
@@ -30,6 +34,11 @@ struct Filling {  // a sample between its stages
   std::shared_ptr<BatchInWork> batch;
   int64_t place = 0;
   PreparedSample sample;
+};
+
+struct Reading {  // a sample to be read
+  std::shared_ptr<BatchInWork> batch;
+  int64_t place = 0;
 };
 
 struct Wake {  // shared with batches in use, which may outlive the pipeline
@@ -52,7 +61,8 @@ struct Pipeline::Impl {
       std::lock_guard lock(shared->mutex);  // a worker between its check and its wait must not miss this
       shared->changed.notify_all();
     });
-    for (int i = 0; i < std::max(1, options.threads); ++i) threads.emplace_back([this] { work(); });
+    most_readers = std::max(1, options.threads);
+    for (int i = 0; i < most_readers; ++i) threads.emplace_back([this, i] { work(i); });
   }
 
   ~Impl() {
@@ -83,7 +93,20 @@ struct Pipeline::Impl {
     return batch;
   }
 
-  void work() {
+  // What memory did not suffice for before goes first: batches are complete in order. Needs the lock.
+  std::optional<Reading> next_reading() {
+    if (readers >= most_readers) return std::nullopt;
+    if (!put_off.empty()) {
+      Reading reading = std::move(put_off.front());
+      put_off.pop_front();
+      return reading;
+    }
+    const std::shared_ptr<BatchInWork> batch = batch_to_read();
+    if (!batch) return std::nullopt;
+    return Reading{batch, batch->begun++};
+  }
+
+  void work(int thread) {
     const StopsWaiting at_the_end(stopping);
     std::unique_lock lock(mutex);
     while (!stopping) {
@@ -93,28 +116,41 @@ struct Pipeline::Impl {
         lock.unlock();
         fill(filling);
         lock.lock();
-      } else if (const auto batch = batch_to_read()) {
-        const int64_t place = batch->begun++;
+      } else if (const auto reading = next_reading()) {
+        ++readers;
+        const double patience_s = most_readers == 1 ? kLastPatience_s : kPatience_s + kMorePatience_s * thread;
         lock.unlock();
-        read(batch, place);
+        read(*reading, patience_s);
         lock.lock();
+        --readers;
+        changed.notify_all();
       } else {
         changed.wait(lock);
       }
     }
   }
 
-  void read(const std::shared_ptr<BatchInWork>& batch, int64_t place) {
-    const int64_t number = sample_number(*batch, place);
+  void read(const Reading& reading, double patience_s) {
+    const int64_t number = sample_number(*reading.batch, reading.place);
     const Span span("sample_read");
+    const GivesWay patient(patience_s);
     try {
-      Filling filling{batch, place, maker.read(number)};
+      Filling filling{reading.batch, reading.place, maker.read(number)};
       std::lock_guard lock(mutex);
       prepared.push_back(std::move(filling));
-      changed.notify_all();
+    } catch (const MemoryInUse& error) {
+      if (patience_s == kLastPatience_s) return fail(number, error);
+      put_off_until_fewer_read(reading);
     } catch (const std::exception& error) {
       fail(number, error);
     }
+  }
+
+  // Samples that are read side by side hold what the others wait for. What this one held is free by now.
+  void put_off_until_fewer_read(const Reading& reading) {
+    std::lock_guard lock(mutex);
+    most_readers = std::max(1, std::min(most_readers, readers) - 1);
+    put_off.push_back(reading);
   }
 
   void fill(Filling& filling) {
@@ -183,6 +219,8 @@ struct Pipeline::Impl {
   std::condition_variable& changed = wake->changed;
   std::deque<std::shared_ptr<BatchInWork>> batches;  // begun and not yet handed out, in order
   std::deque<Filling> prepared;                      // at most one per thread: a thread fills before it reads again
+  std::deque<Reading> put_off;
+  int readers = 0, most_readers = 1;
   int64_t next_number = 0;
   std::atomic<bool> stopping = false;  // read without the lock by threads that wait for memory
   std::optional<Error> failure;

@@ -171,6 +171,19 @@ TEST_F(PipelineTest, EndsWhileThreadsWaitForMemory) {
   EXPECT_LT(seconds_since(start), 20);
 }
 
+// Six samples at once hold all memory for their images and wait for their labels': some begin again, later.
+TEST_F(PipelineTest, ThreadsGiveWayWhereMemoryDoesNotSufficeForAll) {
+  for (int i = 0; i < 3; ++i) write_case(i, {60, 60, 60});
+  data_.patch_size = {40, 40, 40};
+  augmentation_ = {};
+  const PipelineOptions many{.seed = 3, .batches = 12, .threads = 6};
+  const std::vector<uint64_t> expected = hashes(many);
+  data_.cache_gb = 0.0003;
+  const auto start = Clock::now();
+  EXPECT_EQ(hashes(many), expected);
+  EXPECT_LT(seconds_since(start), 20);
+}
+
 TEST_F(PipelineTest, AWorkersErrorArrivesWithTheCase) {
   for (int i = 0; i < 3; ++i) write_case(i, {60, 60, 60});
   data_.cache_gb = 0.001;  // less than the volumes: patches are read from files

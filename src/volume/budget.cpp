@@ -15,6 +15,7 @@ constexpr std::chrono::milliseconds kLookAgain{2};
 constexpr double kGiveUp_s = 60;
 
 thread_local const std::atomic<bool>* t_stopping = nullptr;
+thread_local double t_patience_s = kGiveUp_s;
 }  // namespace
 
 StopsWaiting::StopsWaiting(const std::atomic<bool>& stopping) {
@@ -22,6 +23,13 @@ StopsWaiting::StopsWaiting(const std::atomic<bool>& stopping) {
 }
 StopsWaiting::~StopsWaiting() {
   t_stopping = nullptr;
+}
+
+GivesWay::GivesWay(double seconds) {
+  t_patience_s = seconds;
+}
+GivesWay::~GivesWay() {
+  t_patience_s = kGiveUp_s;
 }
 
 Reservation::Reservation(Reservation&& other) noexcept
@@ -63,10 +71,9 @@ Reservation MemoryBudget::reserve(int64_t bytes, const std::string& what) {
   while (!take(bytes)) {
     if (free_idle_(bytes)) continue;
     if (t_stopping != nullptr && *t_stopping) throw Error(concat(what, " is no longer wanted"));
-    if (seconds_since(start) > kGiveUp_s)
-      throw NotEnoughMemory(concat(what, " waited for ", human_bytes(bytes), " of memory, but all ",
-                                   human_bytes(limit_),
-                                   " that data.cache_gb allows are in use; raise it, or lower data.num_workers"));
+    if (std::min(seconds_since(start), seconds_without_change()) > t_patience_s)
+      throw MemoryInUse(concat(what, " waited for ", human_bytes(bytes), " of memory, but all ", human_bytes(limit_),
+                               " that data.cache_gb allows are in use; raise it, or lower data.num_workers"));
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLookAgain);
   }
@@ -86,7 +93,13 @@ Reservation MemoryBudget::try_reserve(int64_t bytes, int64_t headroom) {
 void MemoryBudget::give_back(int64_t bytes) {
   std::lock_guard lock(mutex_);
   used_ -= bytes;
+  last_change_ = std::chrono::steady_clock::now();
   changed_.notify_all();
+}
+
+double MemoryBudget::seconds_without_change() const {
+  std::lock_guard lock(mutex_);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - last_change_).count();
 }
 
 int64_t MemoryBudget::used() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,12 @@ namespace vox {
 class NotEnoughMemory : public Error {
  public:
   using Error::Error;
+};
+
+// All of it is held by others, who may themselves wait: giving up what one holds and asking again lets them go on.
+class MemoryInUse : public NotEnoughMemory {
+ public:
+  using NotEnoughMemory::NotEnoughMemory;
 };
 
 class MemoryBudget;
@@ -46,6 +53,15 @@ class StopsWaiting {
   StopsWaiting& operator=(const StopsWaiting&) = delete;
 };
 
+// While it lives, reservations of this thread end with MemoryInUse once nobody has given anything back for so long.
+class GivesWay {
+ public:
+  explicit GivesWay(double seconds);
+  ~GivesWay();
+  GivesWay(const GivesWay&) = delete;
+  GivesWay& operator=(const GivesWay&) = delete;
+};
+
 class MemoryBudget {
  public:
   // `free_idle` is asked for bytes that are resident without being in use; it says whether it freed any.
@@ -65,6 +81,7 @@ class MemoryBudget {
   friend class Reservation;
   void give_back(int64_t bytes);
   bool take(int64_t bytes);
+  double seconds_without_change() const;
 
   const int64_t limit_;
   const std::function<bool(int64_t)> free_idle_;
@@ -72,6 +89,7 @@ class MemoryBudget {
   std::condition_variable changed_;
   int64_t used_ = 0, peak_ = 0;
   double waited_s_ = 0;
+  std::chrono::steady_clock::time_point last_change_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace vox

@@ -8,8 +8,9 @@
 namespace vox::cuda {
 namespace {
 
-// A thread goes through its voxels one after another, each a wait for memory: a block has few of them.
-constexpr int kLossThreads = 256, kLossRounds = 8;
+// A thread goes through its voxels one after another, each a wait for memory: a block has few of them, and fewer where
+// there would not be blocks for all places on the GPU.
+constexpr int kLossThreads = 256, kLossRounds = 8, kLossBlocks = 8;  // these blocks fit on a multiprocessor
 
 template <int kCount, class T>
 __device__ __forceinline__ void read_as(const void* data, int64_t at, float (&values)[kCount]) {
@@ -103,13 +104,12 @@ __device__ __forceinline__ void read_target(const LossProblem& problem, const Un
 
 // Calls work(voxel, logits, target, counts) with kCount voxels at a time.
 template <class Voxel, int kCount, class Work>
-__device__ __forceinline__ void walk(const LossProblem& problem, const Unit& unit, const Work& work) {
-  constexpr int kVoxels = kLossThreads * kLossRounds * kCount;
+__device__ __forceinline__ void walk(const LossProblem& problem, const Unit& unit, int rounds, const Work& work) {
   constexpr int kChannels = Voxel::kChannels;
   const LossScale& scale = problem.scale[unit.scale];
-  const int64_t voxels = int64_t{scale.z} * scale.y * scale.x, begin = int64_t{unit.chunk} * kVoxels;
-  const int64_t left = voxels - begin;
-  const int count = left < kVoxels ? static_cast<int>(left) : kVoxels;
+  const int64_t voxels = int64_t{scale.z} * scale.y * scale.x, most = int64_t{kLossThreads} * rounds * kCount;
+  const int64_t begin = unit.chunk * most, left = voxels - begin;
+  const int count = static_cast<int>(left < most ? left : most);
   const int channels = kChannels == 1 ? 1 : problem.channels;
   const float* logits = scale.logits + int64_t{unit.index} * channels * voxels;
   for (int i = static_cast<int>(threadIdx.x) * kCount; i < count; i += kLossThreads * kCount) {
@@ -126,9 +126,10 @@ __device__ __forceinline__ void walk(const LossProblem& problem, const Unit& uni
 }
 
 template <class Voxel, int kCount>
-__device__ __forceinline__ void add_chunk(const LossProblem& problem, const Unit& unit, float (&sums)[Voxel::kSums]) {
+__device__ __forceinline__ void add_chunk(const LossProblem& problem, const Unit& unit, int rounds,
+                                          float (&sums)[Voxel::kSums]) {
   const Voxel rule(problem, unit.channel);
-  walk<Voxel, kCount>(problem, unit, [&](int64_t, const auto& x, const auto& target, const auto& counts) {
+  walk<Voxel, kCount>(problem, unit, rounds, [&](int64_t, const auto& x, const auto& target, const auto& counts) {
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
       float own[Voxel::kChannels];
@@ -145,9 +146,9 @@ __global__ void __launch_bounds__(kLossThreads)
   const Unit unit = unit_of_block(problem, plan);
   float sums[Voxel::kSums] = {};
   if (plan.vectors[unit.scale])
-    add_chunk<Voxel, kVector>(problem, unit, sums);
+    add_chunk<Voxel, kVector>(problem, unit, plan.rounds, sums);
   else
-    add_chunk<Voxel, 1>(problem, unit, sums);
+    add_chunk<Voxel, 1>(problem, unit, plan.rounds, sums);
   __shared__ float warps[kLossThreads / 32][Voxel::kSums];
 #pragma unroll
   for (int q = 0; q < Voxel::kSums; ++q) {
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(kLossThreads)
 }
 
 template <class Voxel, int kCount>
-__device__ __forceinline__ void differentiate_chunk(const LossProblem& problem, const Unit& unit,
+__device__ __forceinline__ void differentiate_chunk(const LossProblem& problem, const Unit& unit, int rounds,
                                                     const Coefficients<Voxel::kChannels>& coefficients) {
   constexpr int kChannels = Voxel::kChannels;
   const Voxel rule(problem, unit.channel);
@@ -171,7 +172,7 @@ __device__ __forceinline__ void differentiate_chunk(const LossProblem& problem, 
   const int64_t voxels = int64_t{scale.z} * scale.y * scale.x;
   const int channels = kChannels == 1 ? 1 : problem.channels;
   float* dlogits = scale.dlogits + int64_t{unit.index} * channels * voxels;
-  walk<Voxel, kCount>(problem, unit, [&](int64_t voxel, const auto& x, const auto& target, const auto& counts) {
+  walk<Voxel, kCount>(problem, unit, rounds, [&](int64_t voxel, const auto& x, const auto& target, const auto& counts) {
     Pack<float, kCount> dx[kChannels];
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
@@ -202,9 +203,9 @@ __global__ void __launch_bounds__(kLossThreads)
 #pragma unroll
   for (int t = 0; t < kLossTerms; ++t) own.term[t] = outer * plan.factors[unit.scale * kLossTerms + t];
   if (plan.vectors[unit.scale])
-    differentiate_chunk<Voxel, kVector>(problem, unit, own);
+    differentiate_chunk<Voxel, kVector>(problem, unit, plan.rounds, own);
   else
-    differentiate_chunk<Voxel, 1>(problem, unit, own);
+    differentiate_chunk<Voxel, 1>(problem, unit, plan.rounds, own);
 }
 
 // Calls work with the type that handles the voxels of the group.
@@ -242,13 +243,20 @@ int64_t plan_loss(const LossProblem& problem, void* workspace, LossPlan& plan) {
   const bool softmax = problem.group == LossGroup::kSoftmax;
   plan.units = static_cast<int>(softmax ? problem.samples : problem.samples * problem.channels);
   VOX_ASSERT(problem.scales >= 1 && problem.scales <= kMaxLossScales);
-  int64_t partials = 0;
+  int64_t partials = 0, groups = 0;  // of four voxels, or of one
+  for (int s = 0; s < problem.scales; ++s) {
+    const LossScale& scale = problem.scale[s];
+    const int64_t at_once = kLossThreads * (four_at_once(problem, scale) ? kVector : 1);
+    groups += plan.units * ((int64_t{scale.z} * scale.y * scale.x + at_once - 1) / at_once);
+  }
+  plan.rounds = kLossRounds;
+  while (plan.rounds > 1 && groups / plan.rounds < int64_t{kLossBlocks} * multiprocessors()) plan.rounds /= 2;
   for (int s = 0; s < problem.scales; ++s) {
     const LossScale& scale = problem.scale[s];
     VOX_ASSERT(int64_t{scale.z} * scale.y * scale.x < int64_t{1} << 31 &&
                std::max({problem.z, problem.y, problem.x}) < 1 << 15);
     plan.vectors[s] = four_at_once(problem, scale);
-    const int64_t chunk = kLossThreads * kLossRounds * (plan.vectors[s] ? kVector : 1);
+    const int64_t chunk = int64_t{kLossThreads} * plan.rounds * (plan.vectors[s] ? kVector : 1);
     plan.chunks[s] = static_cast<int>((int64_t{scale.z} * scale.y * scale.x + chunk - 1) / chunk);
     plan.first_block[s + 1] = plan.first_block[s] + plan.chunks[s] * plan.units;
     plan.first_partial[s] = partials;

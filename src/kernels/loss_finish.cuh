@@ -8,6 +8,7 @@ namespace vox::cuda {
 
 // Where everything lies. A unit is a sample of a softmax, else one channel of a sample.
 struct LossPlan {
+  int rounds = 1;                            // of a block over its voxels
   int units = 1, channels = 1, sums = 1;     // channels and sums of a unit, as the kernel counts them
   int first_block[kMaxLossScales + 1] = {};  // of each scale
   int chunks[kMaxLossScales] = {};           // of a unit

@@ -1,4 +1,4 @@
-// One loss term alone: forward and backward on random logits and a synthetic label, without a network or a data path.
+// Loss terms alone: forward and backward on random logits and a synthetic label, without a network or a data path.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace vox {
 
 struct LossBenchRequest {
-  LossTerm term;
+  std::vector<LossTerm> terms;  // together
   Extent3 size{72, 136, 136};
   int64_t batch = 2, channels = 1;
   int64_t repeats = 7, warm_up = 2;
@@ -20,7 +20,10 @@ struct LossBenchRequest {
 };
 
 struct LossBenchResult {
-  std::vector<double> both_ms, forward_ms;  // of each repeat; both: forward and backward
+  // Of each repeat; both: forward and backward. On a GPU these are of captured graphs, as steps replay them, and hold
+  // no time that a host takes to launch kernels; a loss that reads back and the CPU have nothing but the wall clock.
+  std::vector<double> both_ms, forward_ms;
+  std::vector<double> eager_ms;  // on a GPU also both by the wall clock, launches included
   double value = 0;
   int64_t extra_bytes = 0;  // at the peak of forward and backward, beside what was there before
 };

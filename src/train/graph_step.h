@@ -58,6 +58,10 @@ class GraphStep {
   virtual void update(const at::Tensor& loss) = 0;  // captured at its first use for the terms of the last forward()
 };
 
+// What the GPU of a tensor takes for `work`, which reads nothing back, as a step would replay it; a number for each
+// repeat, see ops::milliseconds_of. What a host takes to launch the kernels of `work` one by one is not in it.
+std::vector<double> replayed_milliseconds(const at::Tensor& on, int64_t repeats, const std::function<void()>& work);
+
 std::unique_ptr<GraphStep> make_graph_step(const GraphSegments& segments, const at::Device& device);
 
 }  // namespace vox

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/device.h"
 #include "ops/dropout_masks.h"
 #include "train/graph_step.h"
 
@@ -249,6 +250,19 @@ class GraphStepOnGpu : public GraphStep {
 };
 
 }  // namespace
+
+std::vector<double> replayed_milliseconds(const at::Tensor& on, int64_t repeats, const std::function<void()>& work) {
+  const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool(false, on.device().index()));
+  work();  // what is made at first use is made before
+  c10::cuda::device_synchronize();
+  CUDAGraph graph;
+  CaptureScope scope(graph, at::cuda::graph_pool_handle());
+  work();
+  scope.end();
+  std::vector<double> result;
+  for (int64_t i = 0; i < repeats; ++i) result.push_back(ops::milliseconds_of(on, [&] { graph.replay(); }));
+  return result;
+}
 
 std::unique_ptr<GraphStep> make_graph_step(const GraphSegments& segments, const at::Device& device) {
   return std::make_unique<GraphStepOnGpu>(segments, device);

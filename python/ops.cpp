@@ -16,6 +16,7 @@
 #include "kernels/soft_skeleton.h"
 #ifdef VOX_HAVE_CUDA
 #include "kernels/components_cuda.h"
+#include "kernels/dice_bce_cuda.h"
 #include "kernels/edt_cuda.h"
 #include "kernels/soft_skeleton_cuda.h"
 #endif
@@ -298,6 +299,39 @@ Tensor connected_components_on_gpu(Tensor labels, int64_t connectivity, int64_t 
   return out;
 }
 
+vox::DiceBceInput dice_bce_input(const Tensor& logits, const Tensor& target) {
+  STD_TORCH_CHECK(logits.scalar_type() == ScalarType::Float && target.scalar_type() == ScalarType::Float &&
+                      logits.is_contiguous() && target.is_contiguous() && logits.numel() == target.numel() &&
+                      logits.dim() >= 1 && logits.size(0) > 0,
+                  "voxloom: logits and target must be contiguous float32 tensors of one shape");
+  return {read<float>(logits), read<float>(target), logits.size(0), logits.numel() / logits.size(0)};
+}
+
+Tensor dice_bce_sums_on_gpu(Tensor logits, Tensor target, int64_t stream) {
+  const vox::DiceBceInput input = dice_bce_input(logits, target);
+  const int64_t shape[2] = {input.samples, kSums};
+  const Tensor out = torch::stable::new_empty(logits, {shape, 2}, ScalarType::Double);
+  const Tensor workspace = workspace_of(logits, vox::dice_bce_workspace(input), ScalarType::Double);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::dice_bce_sums_cuda(write<double>(out), input, write<double>(workspace), on);
+  });
+  return out;
+}
+
+Tensor dice_bce_backward_on_gpu(Tensor grads, Tensor logits, Tensor target, int64_t stream) {
+  const vox::DiceBceInput input = dice_bce_input(logits, target);
+  STD_TORCH_CHECK(grads.scalar_type() == ScalarType::Double && grads.is_contiguous() && grads.dim() == 2 &&
+                      grads.size(0) == input.samples && grads.size(1) == kSums,
+                  "voxloom: gradients of another shape than the sums");
+  const Tensor out = like(logits, ScalarType::Float);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    vox::dice_bce_backward_cuda(write<float>(out), read<double>(grads), input, on);
+  });
+  return out;
+}
+
+static_assert(int64_t{vox::kDiceBceSums} == kSums);
+
 #endif
 
 }  // namespace
@@ -317,6 +351,8 @@ STABLE_TORCH_LIBRARY(voxloom, m) {
   m.def("soft_skeleton_cuda(Tensor values, int iterations, bool cube, int stream) -> Tensor");
   m.def("soft_skeleton_backward_cuda(Tensor grad, Tensor values, int iterations, bool cube, int stream) -> Tensor");
   m.def("connected_components_cuda(Tensor labels, int connectivity, int stream) -> Tensor");
+  m.def("dice_bce_sums_cuda(Tensor logits, Tensor target, int stream) -> Tensor");
+  m.def("dice_bce_backward_cuda(Tensor grads, Tensor logits, Tensor target, int stream) -> Tensor");
 #endif
 }
 
@@ -338,5 +374,7 @@ STABLE_TORCH_LIBRARY_IMPL(voxloom, CUDA, m) {
   m.impl("soft_skeleton_cuda", TORCH_BOX(&soft_skeleton_on_gpu));
   m.impl("soft_skeleton_backward_cuda", TORCH_BOX(&soft_skeleton_backward_on_gpu));
   m.impl("connected_components_cuda", TORCH_BOX(&connected_components_on_gpu));
+  m.impl("dice_bce_sums_cuda", TORCH_BOX(&dice_bce_sums_on_gpu));
+  m.impl("dice_bce_backward_cuda", TORCH_BOX(&dice_bce_backward_on_gpu));
 }
 #endif

@@ -118,3 +118,30 @@ def test_the_operators_pass_torchs_own_checks_and_compile(ops, source):
                 lambda: ops.cldice(values, values[:, :2])):
         with pytest.raises((ValueError, RuntimeError), match="voxloom"):
             bad()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_tensors_on_a_gpu_give_what_those_on_the_cpu_give(ops, draw, source):
+    """Wherever it is computed: values, gradients, and that results lie where the input lies."""
+    shape = [2, 1] + [draw.randrange(6, 30) for _ in range(3)]
+    mask = torch.from_numpy(np.stack([blob(source, shape[2:])[None] for _ in range(2)]))
+    values = torch.from_numpy(source.uniform(size=shape)).float()
+    logits = torch.from_numpy(source.normal(size=shape) * 3).float()
+    labels = mask.long().masked_fill(torch.from_numpy(source.uniform(size=shape) < 0.2), 7)
+
+    def gradient(loss, x):
+        x = x.clone().requires_grad_(True)
+        value = loss(x)
+        return value.detach(), *torch.autograd.grad(value.sum(), x)
+
+    def everything(device):
+        m, v, x, t = (tensor.to(device) for tensor in (mask, values, logits, labels))
+        return [ops.edt(m, (1, 2, 0.5)), ops.signed_distance(m), ops.connected_components(m),
+                ops.persistence_pairs(v[0, 0]), *gradient(lambda p: ops.soft_skeleton(p, 4), v),
+                *gradient(lambda p: ops.cldice(p, m, 5), v), *gradient(lambda p: ops.cldice(p, m, 3, "cube"), v),
+                *gradient(lambda p: ops.soft_skeleton(p, 2), v.double()),
+                *gradient(lambda p: ops.dice_bce(p, t, ignore=7), x), *gradient(lambda p: ops.dice_bce(p, m), x.half())]
+
+    for here, there in zip(everything("cpu"), everything("cuda")):
+        assert there.is_cuda and there.dtype == here.dtype
+        torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=5e-5)

@@ -1,8 +1,9 @@
 """Voxloom's kernels for PyTorch: operators on tensors of any memory layout, differentiable where it makes sense.
 
 Volumes are the last three axes (z, y, x); all axes before them are volumes of their own. Tensors on a GPU are computed
-there where the library was built with CUDA and has a kernel for them (distances, components, soft skeletons in float32
-of values from 0 to 1), else on the CPU and brought back. Every function works under `torch.compile`.
+there where the library was built with CUDA and has a kernel for them (distances, components, Dice with cross entropy,
+soft skeletons in float32 of values from 0 to 1), else on the CPU and brought back (persistence, soft skeletons in
+float64). Every function works under `torch.compile`.
 """
 import math
 import os
@@ -34,7 +35,8 @@ def _for_gpu_tensors(name):
     def compute(*arguments):
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         device = tensors[0].device
-        if on_gpu is not None and all(t.dtype != torch.float64 for t in tensors):
+        wide = name.startswith("soft_skeleton") and tensors[0].dtype == torch.float64
+        if on_gpu is not None and not wide:
             with torch.cuda.device(device):
                 return on_gpu(*arguments, torch.cuda.current_stream(device).cuda_stream)
         return on_cpu(*(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)).to(device)

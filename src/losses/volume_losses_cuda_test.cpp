@@ -1,5 +1,5 @@
-// Losses on skeletons, distances and topology: on the GPU the same values and gradients as on the CPU in float64, with
-// ignored voxels and without.
+// Losses on skeletons, distances and topology, and those that no kernel is made for: on the GPU the same values and
+// gradients as on the CPU in float64, with ignored voxels and without.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -23,6 +23,7 @@ struct Problem {
   std::pair<Tensor, Tensor> value_and_gradient(const at::Device& device, at::ScalarType type) const {
     Targets there;
     there.label = targets.label.to(device);
+    if (targets.mask.defined()) there.mask = targets.mask.to(device);
     for (const auto& [name, extra] : targets.extra) there.extra[name] = extra.to(device);
     const Tensor input = logits.detach().to(device, type).set_requires_grad(true);
     const Tensor total = LossSet(loss, data, channels).compute({input}, there, 0).total;
@@ -46,6 +47,12 @@ Problem draw_problem(const std::string& name, int64_t channels, bool ignores) {
     problem.targets.label.masked_fill_(at::rand(sizes) < 0.2, 9);
   }
   problem.targets.extra["skeleton"] = problem.targets.label.remainder(9) * (at::rand(sizes) < 0.5);
+  if (name == "smooth_l1" || name == "dvh") {  // of values
+    problem.data.target = "regression";
+    problem.data.mask = "mask";
+    problem.targets.label = at::randn({sizes[0], channels, sizes[2], sizes[3], sizes[4]});
+    problem.targets.mask = at::randint(0, 2, sizes, at::kByte);
+  }
   problem.logits = (1.5 * at::randn({sizes[0], channels, sizes[2], sizes[3], sizes[4]})).clamp(-4, 4);
   return problem;
 }
@@ -71,7 +78,8 @@ TEST_P(VolumeLossesCuda, EqualTheCpuInFloat64) {
 }
 INSTANTIATE_TEST_SUITE_P(All, VolumeLossesCuda,
                          testing::Values("cldice", "morph_skeleton", "erosion_consistency", "surface_distance",
-                                         "boundary", "hausdorff_dt", "skeleton_recall", "topology"),
+                                         "boundary", "hausdorff_dt", "skeleton_recall", "topology", "focal",
+                                         "smooth_l1", "dvh"),
                          [](const auto& one) { return one.param; });
 
 }  // namespace

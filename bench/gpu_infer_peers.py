@@ -168,8 +168,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         torch.save(network.state_dict(), folder / "net.pt")
-        subprocess.run([arguments.program, "weights", "import", folder / "net.pt", "--output",
-                        folder / "net.safetensors", "data.preprocess=[]", "training.precision=bf16-mixed"], check=True, capture_output=True)
+        subprocess.run([arguments.program, "weights", "import", folder / "net.pt", "--output", folder / "net.safetensors",
+                        "data.preprocess=[]", "training.precision=bf16-mixed"], check=True, capture_output=True)
         difference = equal_in_float32(network, inferer, arguments.program, folder)
         holds &= difference <= 1e-4
         print(f"float32: largest difference {difference:.1e}, at most 1e-4: {difference <= 1e-4}", flush=True)

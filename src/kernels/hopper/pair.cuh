@@ -15,6 +15,14 @@ __device__ __forceinline__ void sync_pair() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// One lane arrives for its warp, after the warp has met. compute-sanitizer's racecheck follows only what a thread does
+// itself; with this defined every lane arrives, so that it can see the order (tools/sanitize_gpu.py says how).
+#ifdef VOX_EVERY_LANE_ARRIVES
+inline constexpr int kArrivals = 32;
+#else
+inline constexpr int kArrivals = 1;
+#endif
+
 // Each consumer warp trades with the warp of the same number in the other block: `there` is full when the other has
 // written, `free` when the other has read what this one wrote.
 template <int kWarps>
@@ -25,7 +33,7 @@ class PairExchange {
   __device__ __forceinline__ PairExchange(uint32_t slots, uint32_t barriers)
       : slots_(slots), there_(barriers), free_(barriers + 8 * kWarps), other_(block_of_pair() ^ 1) {}
   __device__ __forceinline__ void init() const {  // by one thread, before the blocks meet
-    for (int i = 0; i < kBarriers; ++i) barrier_init(there_ + 8 * i, 1);
+    for (int i = 0; i < kBarriers; ++i) barrier_init(there_ + 8 * i, kArrivals);
   }
   // `values` go to the same thread of the other block; it gets what that one gives.
   __device__ __forceinline__ void trade(float (&values)[8], int warp) {
@@ -59,7 +67,7 @@ class PairExchange {
   }
   __device__ __forceinline__ void arrive_after_warp(uint32_t barrier) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0)
+    if (threadIdx.x % 32 < kArrivals)
       asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(in_other(barrier)) : "memory");
   }
   static __device__ __forceinline__ void put(uint32_t to, float a, float b, float c, float d) {

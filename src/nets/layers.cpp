@@ -9,6 +9,7 @@
 #include "nets/initialize.h"
 #include "ops/checkpoint.h"
 #include "ops/feature_size.h"
+#include "ops/fused.h"
 
 namespace vox {
 
@@ -189,11 +190,14 @@ Feature LayerNetwork::enter(const at::Tensor& image) const {
   VOX_CHECK(image.dim() == 5 && image.size(1) == options_.in_channels, "the network takes [N, ", options_.in_channels,
             ", Z, Y, X] but the image is ", image.sizes());
   if (image.is_meta()) return Feature::plain(image);
+  const at::ScalarType type = parameters_.compute_type();
   const at::MemoryFormat format = parameters_.memory_format();
-  const bool both = image.is_cuda() && image.size(1) > 1;  // type and layout in one pass
-  const at::Tensor typed =
-      both ? image.to(parameters_.compute_type(), false, false, format) : image.to(parameters_.compute_type());
-  return Feature::plain(typed.contiguous(format));
+  if constexpr (cuda::kCompiledIn) {
+    const bool last = format == at::MemoryFormat::ChannelsLast3d;
+    if (const auto values = last ? ops::fused::interleaved(image, type) : std::nullopt)
+      return Feature::converted(*values, image);
+  }
+  return Feature::converted(image.to(type).contiguous(format), image);
 }
 
 NormSpec norm_spec(const ModelOptions& options, const NormSpec& own) {

@@ -321,6 +321,18 @@ TEST_F(ColumnsCuda, MeanOfNeighboursIsTorchsInDouble) {
   }
 }
 
+TEST_F(ColumnsCuda, AnInterleavedImageIsTheImageRounded) {
+  SCOPED_TRACE(testing::Message() << "VOXLOOM_SEED=" << seed_);
+  for (int i = 0; i < cuda::cases(12); ++i) {
+    const Tensor image = at::randn({draw(1, 3), draw(2, 32), draw(1, 12), draw(1, 12), draw(1, 33)}, at::kCUDA);
+    const at::ScalarType type = draw(0, 1) ? at::kBFloat16 : at::kHalf;
+    const auto values = fused::interleaved(image, type);
+    ASSERT_TRUE(values.has_value());
+    EXPECT_TRUE(values->is_contiguous(at::MemoryFormat::ChannelsLast3d)) << image.sizes();
+    EXPECT_TRUE(at::equal(*values, image.to(type))) << image.sizes();
+  }
+}
+
 // Forward and backward, by products and by what torch does.
 TEST_F(ColumnsCuda, DISABLED_Timing) {
   constexpr int kRuns = 20;

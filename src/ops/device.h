@@ -24,7 +24,23 @@ at::Tensor empty_outside_of_graphs(const std::vector<int64_t>& size, const at::T
 // For choices among kernels: what the GPU of a tensor takes for `work`, after one run that does not count, and a name
 // of that GPU, its driver and its cuDNN. Timing waits for the GPU, so there is none while a graph is captured.
 double milliseconds_of(const at::Tensor& on, const std::function<void()>& work);
+// The same on a thread of its own, which knows none of the plans that torch keeps for the caller's.
+double milliseconds_elsewhere(const at::Tensor& on, const std::function<void()>& work);
 bool is_captured(const at::Tensor& on);
 std::string gpu_and_libraries(const at::Tensor& on);
+
+// While it lives, torch takes at most so many bytes more of the GPU's memory than it holds at the beginning: what a
+// library would like beyond that it has to do without.
+class MemoryLimit {
+ public:
+  MemoryLimit(const at::Tensor& on, int64_t bytes);
+  ~MemoryLimit();
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  int device_;
+  double before_;
+};
 
 }  // namespace vox::ops

@@ -1,12 +1,15 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <thread>
 
 #include "base/error.h"
 #include "ops/device.h"
@@ -43,6 +46,37 @@ double milliseconds_of(const at::Tensor& on, const std::function<void()>& work) 
     best = round == 0 ? elapsed : std::min(best, elapsed);
   }
   return static_cast<double>(best) / kRuns;
+}
+
+double milliseconds_elsewhere(const at::Tensor& on, const std::function<void()>& work) {
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(on.device().index());
+  double milliseconds = 0;
+  std::exception_ptr failed;
+  std::thread([&] {
+    try {
+      const c10::cuda::CUDAStreamGuard same(stream);
+      milliseconds = milliseconds_of(on, work);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  }).join();
+  if (failed) std::rethrow_exception(failed);
+  return milliseconds;
+}
+
+MemoryLimit::MemoryLimit(const at::Tensor& on, int64_t bytes) : device_(on.device().index()) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  const auto device = static_cast<c10::DeviceIndex>(device_);
+  before_ = allocator::getMemoryFraction(device);
+  const int64_t held = allocator::getDeviceStats(device).reserved_bytes[0].current;
+  size_t unused = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&unused, &total));
+  allocator::setMemoryFraction(std::min(before_, static_cast<double>(held + bytes) / static_cast<double>(total)),
+                               device);
+}
+
+MemoryLimit::~MemoryLimit() {
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(before_, static_cast<c10::DeviceIndex>(device_));
 }
 
 bool is_captured(const at::Tensor& on) {

@@ -11,6 +11,7 @@
 #include "ops/feature_state.h"
 #include "ops/fused.h"
 #include "ops/layer_trace.h"
+#include "ops/library_conv.h"
 
 namespace vox::ops {
 namespace {
@@ -133,6 +134,14 @@ Operands operands(const at::Tensor& values, const ConvLayer& layer, const Epilog
   return in;
 }
 
+at::Tensor convolved(const Operands& in, const LibraryConv& how) {
+  if constexpr (cuda::kCompiledIn) {
+    if (in.values.is_cuda()) return library_convolution(in.values, in.weight, in.bias, how);
+  }
+  return at::convolution(in.values, in.weight, in.bias, how.stride, how.padding, {1, 1, 1}, how.transposed,
+                         how.output_padding, how.groups);
+}
+
 // Tensor cores take channels by eight: an image of another count gets channels of zeros, and its kernel too.
 void fill_channels(Operands& in, int64_t groups) {
   constexpr int64_t kTogether = 8;
@@ -179,6 +188,10 @@ Feature Feature::plain(const at::Tensor& values) {
   return from({.values = values});
 }
 
+Feature Feature::converted(const at::Tensor& values, const at::Tensor& source) {
+  return values.is_same(source) ? plain(values) : from({.values = values, .source = source});
+}
+
 Feature Feature::concat(const Feature& first, const Feature& second) {
   return from({.first = first, .second = second});
 }
@@ -213,8 +226,7 @@ Feature conv(const Feature& input, const ConvLayer& layer, const Epilogue& epilo
   }
   Operands in = operands(values, layer, epilogue);
   fill_channels(in, g.groups);
-  const at::Tensor raw =
-      at::conv3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding), {1, 1, 1}, g.groups);
+  const at::Tensor raw = convolved(in, {.stride = sizes(g.stride), .padding = sizes(padding), .groups = g.groups});
   return finish({raw.to(layer.weight.scalar_type()), {}, folded_bias(layer, epilogue)}, epilogue, true);
 }
 
@@ -240,8 +252,11 @@ Feature conv_transpose(const Feature& input, const ConvLayer& layer, const Epilo
     return record_conv(values, layer, epilogue, {layer.weight.size(1) * g.groups, size, extent_of(values), reading});
   }
   const Operands in = operands(values, layer, epilogue);
-  const at::Tensor raw = at::conv_transpose3d(in.values, in.weight, in.bias, sizes(g.stride), sizes(padding),
-                                              sizes(g.output_padding), g.groups);
+  const at::Tensor raw = convolved(in, {.stride = sizes(g.stride),
+                                        .padding = sizes(padding),
+                                        .output_padding = sizes(g.output_padding),
+                                        .groups = g.groups,
+                                        .transposed = true});
   return finish({raw.to(layer.weight.scalar_type()), {}, folded_bias(layer, epilogue)}, epilogue, true);
 }
 

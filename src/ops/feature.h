@@ -33,7 +33,10 @@ struct ConvLayer {           // borrows its tensors for the call
 
 class Feature {
  public:
-  static Feature plain(const at::Tensor& values);                      // [N, C, Z, Y, X], nothing deferred
+  static Feature plain(const at::Tensor& values);  // [N, C, Z, Y, X], nothing deferred
+  // An image in another type or layout: a layer may keep what it came from instead, which somebody holds anyway, and
+  // convert it again.
+  static Feature converted(const at::Tensor& values, const at::Tensor& source);
   static Feature concat(const Feature& first, const Feature& second);  // along the channels
   const at::Tensor& materialize() const;
 

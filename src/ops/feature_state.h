@@ -21,6 +21,7 @@ struct Deferred {
 
 struct Feature::State {
   at::Tensor values;                     // undefined while one of the others stands for it
+  at::Tensor source;                     // of an image: what `values` was converted from; undefined: nothing
   std::optional<Deferred> deferred;      // kept when materialized: other consumers go on reading the raw output
   std::optional<Feature> first, second;  // a concatenation
   // On the meta device, for a trace: a GPU would leave norm and activation to whoever reads it, and has applied them

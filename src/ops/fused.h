@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "kernels/cuda.h"
 #include "ops/feature.h"
 #include "ops/feature_state.h"
 
@@ -40,6 +41,9 @@ std::optional<RawOutput> convolve_folded(const Feature& input, const ConvLayer& 
                                          ProductUse use = ProductUse::kWhereItWins);
 std::optional<RawOutput> transposed_folded(const Feature& input, const ConvLayer& layer, const Epilogue& epilogue,
                                            ProductUse use = ProductUse::kWhereItWins);
+
+// A float32 image in half precision with its channels last, in one pass.
+std::optional<at::Tensor> interleaved(const at::Tensor& image, at::ScalarType type);
 
 // The mean over 3x3x3 neighbours.
 std::optional<at::Tensor> average_pool(const at::Tensor& values, const PoolWindow& window);

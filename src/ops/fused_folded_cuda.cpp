@@ -8,6 +8,7 @@
 #include "ops/device.h"
 #include "ops/fused.h"
 #include "ops/kernel_choice.h"
+#include "ops/library_conv.h"
 
 namespace vox::ops::fused {
 namespace {
@@ -39,12 +40,26 @@ at::Tensor unfolded_gradient(const at::Tensor& dw, const at::Tensor& weight) {
 struct FoldedCall : torch::CustomClassHolder {
   cuda::Windows blocks;  // of two voxels a side, over the larger volume
   Input input;           // without `activation`
+  at::Tensor source;     // of an image: what it was converted from
   bool transposed = false, input_learns = false;
 };
 using FoldedCallPtr = c10::intrusive_ptr<FoldedCall>;
 
 at::Tensor as_blocks(const at::Tensor& columns, const cuda::Windows& blocks) {
   return as_volume(columns, {blocks.volume.n, blocks.z, blocks.y, blocks.x, blocks.width()});
+}
+
+at::Tensor blocks_read(const FoldedCall& call, at::ScalarType type) {
+  return as_blocks(columns_of(call.input, call.blocks, type), call.blocks);
+}
+
+// What the forward pass read, once more.
+at::Tensor blocks_again(FoldedCall& call, at::ScalarType type) {
+  if (call.source.defined()) {
+    const auto values = interleaved(call.source, type);
+    call.input.raw = values ? *values : channels_last(call.source.to(type));
+  }
+  return blocks_read(call, type);
 }
 
 at::Tensor from_blocks(const at::Tensor& values, const FoldedCall& call, const at::Tensor& bias) {
@@ -59,28 +74,32 @@ struct FoldedConv : torch::autograd::Function<FoldedConv> {
     const at::ScalarType type = weight.scalar_type();
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     if (!call->transposed) {
-      const at::Tensor read = as_blocks(columns_of(call->input, call->blocks, type), call->blocks);
-      call->input = {};
-      context->save_for_backward({weight, bias, read});
-      return channels_last(at::conv3d(read, kernel, given_bias));
+      const at::Tensor read = blocks_read(*call, type);
+      const bool held = call->input_learns || call->source.defined();  // by somebody else: blocks are made again
+      if (!call->input_learns) call->input = {};
+      context->save_for_backward({weight, bias, held ? at::Tensor() : read});
+      return channels_last(library_convolution(read, kernel, given_bias, {}));
     }
     const at::Tensor& read = call->input.raw;
     context->save_for_backward({weight, bias, read});
-    return from_blocks(at::conv_transpose3d(read, kernel), *call, bias.defined() ? bias.to(at::kFloat) : bias);
+    return from_blocks(library_convolution(read, kernel, {}, {.transposed = true}), *call,
+                       bias.defined() ? bias.to(at::kFloat) : bias);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     variable_list result(4);
     if (!grads[0].defined()) return result;
     const auto capsule = context->saved_data["call"].toCapsule();
-    const auto& call = static_cast<const FoldedCall&>(*capsule);
+    auto& call = static_cast<FoldedCall&>(*capsule);
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &weight = saved[0], &bias = saved[1], &read = saved[2], dy = channels_last(grads[0]);
+    const at::Tensor &weight = saved[0], &bias = saved[1], dy = channels_last(grads[0]);
+    const at::Tensor read = saved[2].defined() ? saved[2] : blocks_again(call, weight.scalar_type());
+    call.input = {};  // a node outlives its backward; what it read need not
+    call.source.reset();
     const at::Tensor from =
         call.transposed ? as_blocks(columns_of(dy, call.blocks, dy.scalar_type()), call.blocks) : dy;
-    const auto [dx, dw, unused] =
-        at::convolution_backward(from, read, folded_weight(weight), std::nullopt, {1, 1, 1}, {0, 0, 0}, {1, 1, 1},
-                                 call.transposed, {0, 0, 0}, 1, {call.input_learns, weight.requires_grad(), false});
+    const auto [dx, dw] = library_gradients(from, read, folded_weight(weight), {.transposed = call.transposed},
+                                            {call.input_learns, weight.requires_grad()});
     if (call.input_learns) result[0] = call.transposed ? channels_last(dx) : from_blocks(dx, call, {});
     if (weight.requires_grad()) result[1] = unfolded_gradient(dw, weight);
     if (bias.defined()) result[2] = bias_gradient(dy, bias);
@@ -131,6 +150,7 @@ std::optional<RawOutput> convolve_folded(const Feature& input, const ConvLayer& 
   call->blocks = *blocks;
   call->input = part_of(input);
   if (!is_ours(call->input.raw)) return std::nullopt;
+  if (!call->input.activation.requires_grad()) call->source = input.state().source;
   return folded(call, layer, epilogue);
 }
 

@@ -67,6 +67,12 @@ void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule
   call.moments.reset();
 }
 
+// Whether nobody reads a gradient again: autograd holds it once more while it calls.
+bool is_ours_alone(const at::Tensor& grad) {
+  return grad.use_count() <= 2 && grad.storage().use_count() == 1 &&
+         grad.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+}
+
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const OptionalTensor& gamma,
                             const OptionalTensor& beta, const OptionalTensor& slope, const OptionalTensor& residual,
@@ -90,6 +96,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     const auto& call = static_cast<const NormCall&>(*capsule);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &raw = saved[0], &gamma = saved[1], &slope = saved[2], &residual = saved[3];
+    const bool owned = is_ours_alone(grads[0]);
     const at::Tensor dy = channels_last(grads[0]);
     const cuda::NormGradInput input{memory(dy),           memory(raw),   memory(residual),
                                     scalar_of(raw),       shape_of(raw), state_of(call.statistics),
@@ -106,7 +113,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     cuda::norm_grad_sums(input, floats(partials), stream);
     cuda::finish_norm_grad(floats(partials), partials.size(1), input, rule_with(call, gamma, at::Tensor()), call.frozen,
                            {floats(result[1]), floats(result[2]), floats(result[3]), floats(coefficients)}, stream);
-    result[0] = at::empty_like(raw);
+    result[0] = owned ? dy : at::empty_like(raw);  // element by element: it may take the place of what it read
     if (call.residual_learns) result[4] = at::empty_like(residual);
     cuda::norm_grad_apply(input, floats(coefficients), memory(result[0]), memory(result[4]), stream);
     return result;

@@ -1,5 +1,6 @@
 #include <torch/torch.h>
 
+#include "kernels/interleave_cuda.h"
 #include "kernels/smooth_cuda.h"
 #include "ops/device.h"
 #include "ops/fused.h"
@@ -41,6 +42,16 @@ std::optional<at::Tensor> average_pool(const at::Tensor& values, const PoolWindo
       !cuda::smooth_available(volumes_of(values)))
     return std::nullopt;
   return Smooth::apply(values);
+}
+
+std::optional<at::Tensor> interleaved(const at::Tensor& image, at::ScalarType type) {
+  const bool half = type == at::kBFloat16 || type == at::kHalf;
+  if (!image.is_cuda() || image.scalar_type() != at::kFloat || !half || !image.is_contiguous() ||
+      image.requires_grad() || !cuda::interleave_available(shape_of(image)))
+    return std::nullopt;
+  const at::Tensor result = at::empty(image.sizes(), image.options().dtype(type), at::MemoryFormat::ChannelsLast3d);
+  cuda::interleave(floats(image), memory(result), scalar_of(result), shape_of(image), current_stream(image));
+  return result;
 }
 
 }  // namespace vox::ops::fused

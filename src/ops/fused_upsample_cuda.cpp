@@ -6,6 +6,7 @@
 #include "ops/fused.h"
 #include "ops/fused_cuda.h"
 #include "ops/kernel_choice.h"
+#include "ops/library_conv.h"
 
 namespace vox::ops::fused {
 namespace {
@@ -68,9 +69,9 @@ struct OwnUpsample : torch::autograd::Function<OwnUpsample> {
     auto& call = static_cast<UpsampleCall&>(*capsule);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor dy = channels_last(grads[0]);
-    const auto [da, dw, unused] = at::convolution_backward(
-        dy, activation_of(call.input), saved[0], std::nullopt, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}, /*transposed=*/true,
-        {0, 0, 0}, 1, {call.input_learns, saved[0].requires_grad(), false});
+    const auto [da, dw] =
+        library_gradients(dy, activation_of(call.input), saved[0], {.stride = {2, 2, 2}, .transposed = true},
+                          {call.input_learns, saved[0].requires_grad()});
     result[0] = da;
     result[1] = dw;
     if (saved[1].defined()) result[2] = channel_sums(dy, saved[1]);

@@ -56,4 +56,19 @@ bool choose_own(const std::string& shape, bool expected, const std::function<boo
   return own;
 }
 
+bool kernels_are_timed() {
+  return when == KernelTiming::kOncePerShape;
+}
+
+std::string known_choice(const std::string& name) {
+  const std::lock_guard lock(known().mutex);
+  const auto found = known().choices.find(name);
+  return found == known().choices.end() ? std::string() : found->second;
+}
+
+void keep_choice(const std::string& name, const std::string& choice) {
+  const std::lock_guard lock(known().mutex);
+  known().choices[name] = choice;
+}
+
 }  // namespace vox::ops

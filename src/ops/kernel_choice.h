@@ -22,4 +22,9 @@ KernelChoices kernel_choices();
 // then, the answer is what is expected, and nothing is kept.
 bool choose_own(const std::string& shape, bool expected, const std::function<bool()>& own_is_faster);
 
+// The same for choices of another kind, by whoever makes them: what is known, empty for nothing, and what to keep.
+bool kernels_are_timed();
+std::string known_choice(const std::string& name);
+void keep_choice(const std::string& name, const std::string& choice);
+
 }  // namespace vox::ops

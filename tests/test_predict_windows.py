@@ -6,6 +6,7 @@ import pytest
 import tifffile
 import torch
 from inference import make_network, random_image, values_of, windows
+from recipes import write_recipe, write_volumes
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,27 @@ def test_an_ensemble_is_the_mean_of_its_members(networks, voxloom, draw, tmp_pat
     refused = voxloom("predict", networks["one"][1], tmp_path / "case.npy", "--also", networks["classes"][1],
                       "--output", tmp_path / "out", check=False)
     assert refused.returncode == 1 and "output channels" in refused.stderr and "classes" in refused.stderr
+
+
+def test_members_normalised_by_other_statistics_are_averaged_as_each_is_alone(voxloom, draw, tmp_path):
+    write_volumes(tmp_path, 4, (16, 18, 20), draw)
+    for number in (2, 3):  # so that folds differ
+        path = tmp_path / "images" / f"case_{number:03d}.npy"
+        np.save(path, np.load(path) // 3 + 7)
+    recipe = write_recipe(tmp_path, (8, 8, 8))
+    runs = []
+    for number, training in enumerate((["case_000", "case_001"], ["case_002", "case_003"])):
+        runs.append(tmp_path / f"run{number}")
+        voxloom("train", recipe, "data.preprocess=[{name: zscore, scope: dataset}]", "data.split=explicit",
+                f"data.train=[{', '.join(training)}]", "data.target=regression", "data.ignore_label=none",
+                "loss.terms=[{name: mae}]", "model.filters=2,4", "training.max_epochs=1",
+                "training.iterations_per_epoch=2", "training.precision=32", f"training.seed={number}", "--run", runs[-1])
+    case, window = tmp_path / "images" / "case_001.npy", ["inference.window=8,8,8", "inference.format=npy"]
+    told = []
+    for number, model in enumerate([*runs, f"{runs[0]},{runs[1]}"]):
+        voxloom("predict", model, case, "--output", tmp_path / f"out{number}", *window)
+        told.append(np.load(tmp_path / f"out{number}" / "case_001.npy"))
+    assert np.abs(told[2] - (told[0] + told[1]) / 2).max() <= 1e-4 * np.abs(told[:2]).max()
 
 
 def blended(network, image, window, overlap, wanted):

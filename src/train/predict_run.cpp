@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -18,12 +20,42 @@
 namespace vox {
 namespace {
 
+using Statistics = std::vector<std::array<double, 2>>;  // mean and deviation of each channel
+
 struct Trained {
   fs::path path;
   Options options;
   ModelOptions model;
   TrainState state;
   std::unique_ptr<Network> network;
+};
+
+// A member of an ensemble whose training cases had other statistics than the first member's, by which windows come
+// normalised: other folds of a zscore over the data set.
+class Renormalised : public Network {
+ public:
+  Renormalised(std::unique_ptr<Network> inner, const Statistics& from, const Statistics& to)
+      : inner_(std::move(inner)) {
+    std::vector<float> factors, offsets;
+    for (size_t i = 0; i < from.size(); ++i) {
+      factors.push_back(static_cast<float>(from[i][1] / to[i][1]));
+      offsets.push_back(static_cast<float>((from[i][0] - to[i][0]) / to[i][1]));
+    }
+    const at::Device device = inner_->parameters().device();
+    factors_ = at::tensor(factors).to(device).view({1, -1, 1, 1, 1});
+    offsets_ = at::tensor(offsets).to(device).view({1, -1, 1, 1, 1});
+  }
+  std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext& context) override {
+    return inner_->forward(image * factors_ + offsets_, context);
+  }
+  Extent3 divisor() const override { return inner_->divisor(); }
+  ParameterSet& parameters() override { return inner_->parameters(); }
+  const ParameterSet& parameters() const override { return inner_->parameters(); }
+  void require_divisible(const Extent3& patch) const override { inner_->require_divisible(patch); }
+
+ private:
+  std::unique_ptr<Network> inner_;
+  at::Tensor factors_, offsets_;
 };
 
 // A file of `weights import`: the network's options, and a recipe without a run.
@@ -52,7 +84,8 @@ Trained load_trained(const fs::path& model, const PredictRequest& request, const
   return trained;
 }
 
-// All see the same windows, so they must have been trained on the same kind of input.
+// All see the same windows, so they must have been trained on the same kind of input; only statistics of the data set
+// may differ.
 void require_alike(const Trained& first, const Trained& other) {
   const auto differ = [&](const char* what, const auto& a, const auto& b) {
     return concat("an ensemble needs networks alike in ", what, ": ", first.path.string(), " has ", a, " and ",
@@ -68,11 +101,11 @@ void require_alike(const Trained& first, const Trained& other) {
             differ("data.preprocess, data.orientation and data.target", "its own", "others"));
 }
 
-// Input is normalised as in training, by the statistics of the training cases. Of an ensemble the first run's count:
-// all networks see the same windows.
+// Input is normalised as in training, by the statistics of the training cases. Windows come normalised by those of an
+// ensemble's first run.
 void use_statistics_of_training(Trained& trained) {
   std::vector<PreprocessStep>& steps = trained.options.data.preprocess;
-  const std::vector<std::array<double, 2>>& channels = trained.state.input_statistics;
+  const Statistics& channels = trained.state.input_statistics;
   if (steps.empty() || channels.empty() || steps.back().params.find("mean")) return;
   std::vector<Tree> means, deviations;
   for (const auto& [mean, deviation] : channels) {
@@ -96,6 +129,14 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
     require_alike(all.front(), all.back());
   }
   use_statistics_of_training(all.front());
+  const bool own_input = std::none_of(request.overrides.begin(), request.overrides.end(),
+                                      [](const std::string& text) { return text.starts_with("data.preprocess"); });
+  const Statistics first = all.front().state.input_statistics;
+  for (Trained& one : all) {
+    const Statistics& own = one.state.input_statistics;  // imported weights have none
+    if (own_input && own != first && own.size() == first.size())
+      one.network = std::make_unique<Renormalised>(std::move(one.network), first, own);
+  }
   Options& options = all.front().options;
   options.system.num_cpus = 0;  // of the machine that predicts, not of the one that trained
   for (const std::string& text : request.overrides) {

@@ -62,7 +62,7 @@ def score_dose(program, predictions, data):
 
 
 def score_hippocampus(program, predictions, data):
-    mean = evaluated(program, "segmentation", predictions, data / "labels", "--keep-going")
+    mean = evaluated(program, "segmentation", predictions, data / "labels", "--subset")
     return {"Dice": mean["dice"], "Dice of 1": mean["classes"]["1"]["dice"], "Dice of 2": mean["classes"]["2"]["dice"]}
 
 
@@ -77,7 +77,7 @@ def score_mitochondria(program, predictions, data):
 
 
 def score_surface(program, predictions, data):
-    mean = evaluated(program, "surface", predictions, data / "train_labels", "--ignore-label", "2", "--keep-going")
+    mean = evaluated(program, "surface", predictions, data / "train_labels", "--ignore-label", "2", "--subset")
     return {shown: mean[name] for name, shown in SURFACE.items()}
 
 
@@ -109,9 +109,9 @@ MEASUREMENTS = {
 }
 
 
-def called(program, *arguments, keep_going=False):
+def called(program, *arguments):
     result = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
-    if result.returncode != 0 and not keep_going:
+    if result.returncode != 0:
         said = result.stderr[max(0, result.stderr.find("\nvoxloom: ")):][:2000].strip()
         raise SystemExit(f"`voxloom {' '.join(map(str, arguments))}` ended with {result.returncode}:\n{said}")
     return result.stdout
@@ -119,7 +119,7 @@ def called(program, *arguments, keep_going=False):
 
 def evaluated(program, task, prediction, reference, *more):
     text = called(program, "evaluate", "--task", task, "--prediction", prediction, "--reference", reference, *more,
-                  "--json", keep_going="--keep-going" in more)
+                  "--json")
     return json.loads(text)["mean"]
 
 

@@ -153,6 +153,17 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_to_itself(voxloom, draw, tmp_
     assert voxloom("train", tmp_path / "resolved.yaml", "--dry-run").stdout == first
 
 
+@pytest.mark.parametrize("term, words", [
+    ("{name: dise}", "Did you mean dice?"),
+    ("{name: dice, smoth: 1}", 'smoth (loss.yaml:2): unknown option; did you mean "smooth"?'),
+    ("{name: mae}", "mae is for regression"),
+])
+def test_a_dry_run_says_what_is_wrong_with_a_term_of_the_loss(voxloom, tmp_path, term, words):
+    (tmp_path / "loss.yaml").write_text("data: {root: .}\nloss: {terms: [{name: bce}, %s]}" % term)
+    refused = voxloom("train", "loss.yaml", "--dry-run", check=False, cwd=tmp_path)
+    assert refused.returncode == 1 and refused.stdout == "" and words in refused.stderr
+
+
 @pytest.mark.parametrize("arguments, status, words", [
     (["system.num_gpus=2"], 1, "one GPU"),
     (["data.patch_size=15,16,16"], 1, "15"),

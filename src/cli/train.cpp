@@ -12,6 +12,7 @@
 #include "cli/make_data.h"
 #include "nets/registry.h"
 #include "post/post.h"
+#include "train/learner.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
 
@@ -141,6 +142,7 @@ void run(const Arguments& arguments) {
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
   PostChain(request.config.options.inference.postprocess);  // wrong steps are said now, not after days of training
+  check_loss_terms(request.config.options);
   for (const std::string& reason : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back("model.deep_supervision has no effect: " + reason);
   if (arguments.dry_run) {

@@ -114,6 +114,23 @@ ModelOptions resolve_model(const Options& options, int64_t image_channels, const
   return model;
 }
 
+void check_loss_terms(const Options& options) {
+  const ModelOptions& model = options.model;
+  constexpr int64_t kMostTried = 32;  // channels, where the data will say how many there are
+  const int64_t first = model.out_channels > 0 ? model.out_channels : 1;
+  const int64_t last = model.out_channels > 0 ? model.out_channels : kMostTried;
+  std::optional<Error> wrong;
+  for (int64_t channels = first; channels <= last; ++channels) {
+    try {
+      LossSet(options.loss, options.data, channels, model.heads);
+      return;
+    } catch (const Error& error) {
+      if (!wrong) wrong = error;
+    }
+  }
+  throw *wrong;
+}
+
 std::unique_ptr<Network> make_network_on(const at::Device& device, const ModelOptions& model,
                                          const TrainingOptions& training) {
   const Precision precision = parse_precision(training.precision);

@@ -140,6 +140,19 @@ def large_network(folder, source):
     return write_recipe(folder, data={"patch_size": [32, 32, 32]}, model={"filters": [8, 16, source.choice([24, 32])]})
 
 
+def log_at_every_step(folder, source):
+    """Rows that go to a mount which confirms each of them."""
+    write_cases(folder, source, 3, (24, 28, 32))
+    return write_recipe(folder, monitor={"log_every": source.choice([1, 2])})
+
+
+def tiny_batches(folder, source):
+    """One small patch a step: what operations take beside their work."""
+    write_cases(folder, source, 3, (24, 28, 32))
+    return write_recipe(folder, data={"patch_size": [8, 8, 8], "batch_size": 1},
+                        model={"filters": [4, 8, source.choice([8, 16])]})
+
+
 # name: (recipe, what may be named, needs the data to be known already, environment)
 PLANTS = {
     "one thread": (one_thread, {"threads", "augment"}, False, {}),
@@ -151,6 +164,8 @@ PLANTS = {
     "packed files": (packed_files, {"decode"}, True, {}),
     "slow loss": (slow_loss, {"loss"}, False, {}),
     "checkpoint every step": (checkpoint_every_step, {"checkpoint"}, False, {}),
+    "log at every step": (log_at_every_step, {"logging"}, False, {"VOXLOOM_TEST_LOG_MS": "20"}),
+    "tiny batches": (tiny_batches, {"gpu_compute"}, False, {}),
     "large network": (large_network, {"gpu_compute"}, False, {}),
 }
 

@@ -46,6 +46,14 @@ void pretend_slow_disk(int64_t bytes) {
     std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s));
 }
 
+void pretend_slow_log() {
+  static const double milliseconds = [] {
+    const char* text = std::getenv("VOXLOOM_TEST_LOG_MS");
+    return text ? std::atof(text) : 0.0;
+  }();
+  if (milliseconds > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+}
+
 int64_t InputFile::read_some(int64_t offset, std::span<std::byte> out) const {
   const Span span("storage");
   int64_t done = 0;

@@ -55,6 +55,8 @@ class OutputFile {
 
 // Sleeps as long as a disk of VOXLOOM_TEST_READ_MBPS (an environment variable of tests) would take; else nothing.
 void pretend_slow_disk(int64_t bytes);
+// Likewise VOXLOOM_TEST_LOG_MS for a row of a log, on a mount that confirms every one.
+void pretend_slow_log();
 
 void write_file(const fs::path& path, const std::string& text);  // whole or not at all
 std::string read_file(const fs::path& path);

@@ -9,6 +9,8 @@
 namespace vox::cli {
 namespace {
 
+constexpr double kDisturbs = 0.15;  // of the CPUs, in use by others
+
 using nlohmann::json;
 
 std::string column(const std::string& text, size_t width) {  // to the right
@@ -128,6 +130,8 @@ void add_details(const Profile& profile, json& document) {
   document["threads"]["data_blocked"] = shares.blocked;
   document["threads"]["data_idle"] = shares.idle;
   document["threads"]["training_waits"] = training_waits(profile);
+  document["threads"]["others_cpus"] = record.others_cpus;
+  if (record.alone_ms) document["threads"]["alone_ms"] = *record.alone_ms;
   if (record.other_threads)
     document["threads"]["tried"] = {{"compute", record.other_threads->first}, {"own_ms", record.other_threads->second}};
 }
@@ -140,6 +144,9 @@ std::string details_text(const Profile& profile) {
   out << "threads: " << record.data_threads << " for samples (" << percent(shares.working, 1) << " working, "
       << percent(shares.blocked, 1) << " waiting for the disk, a lock or a CPU, " << percent(shares.idle, 1)
       << " with nothing to do); training waits " << percent(training_waits(profile), 1) << " of a step\n";
+  if (record.others_cpus > kDisturbs * record.cpus)
+    out << "other processes kept " << format_number(record.others_cpus, 1) << " of " << record.cpus
+        << " CPUs busy meanwhile: measure again without them before you trust a prediction\n";
   if (details.steps == 0) return out.str();
   if (record.on_gpu)
     out << "GPU: busy " << percent(record.gpu_busy.value_or(0), 1) << " of the time, "

@@ -66,12 +66,14 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   SpanSums sums;
   std::vector<SpanRecord> spans;
   double wall_ms = 0, cpu_ms = 0;  // of the measured steps together; of all threads
+  double others_cpus = 0;          // CPUs that other processes kept busy meanwhile
   StoreCounts before, after;
   double rss_gb = 0, rss_peak_gb = 0;
   std::optional<double> gpu_busy, gpu_mem_gb;
   std::vector<double> losses;           // of the first steps
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
   std::optional<std::pair<int, double>> other_threads;  // compute threads, and the step's own time with so many
+  std::optional<double> alone_ms;  // the step's own time while nobody makes samples; where it had waited for them
   StepDetails details;
 };
 

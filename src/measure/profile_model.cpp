@@ -22,8 +22,13 @@ int64_t free_memory_bytes() {
   return 0;
 }
 
-// Stages in which the thread that trains has work at every moment; on a GPU it also waits in them.
+// What the step takes longer because its samples are made meanwhile. Measured where it was tried without; else from
+// stages in which the thread that trains has work at every moment (on a GPU it also waits in them).
 double crowded_ms(const Profile& profile) {
+  if (profile.record.alone_ms) {
+    const CauseTimes times = cause_times(profile);
+    return std::max(0.0, profile.own_ms - times.logging - times.checkpoint - *profile.record.alone_ms);
+  }
   static const std::set<std::string> kWork{"forward", "loss", "loss_backward", "backward", "optimizer"};
   if (profile.record.on_gpu) return 0;
   std::vector<double> waited;
@@ -153,7 +158,8 @@ std::optional<double> whole_cache_gb(const StoreCounts& counts, const Options& o
 double idle_cpus(const Profile& profile) {
   const StepRecord& record = profile.record;
   if (record.wall_ms <= 0) return 0;
-  return std::clamp(1 - record.cpu_ms / (record.wall_ms * static_cast<double>(record.cpus)), 0.0, 1.0);
+  const double busy = record.cpu_ms / record.wall_ms + record.others_cpus;
+  return std::clamp(1 - busy / static_cast<double>(record.cpus), 0.0, 1.0);
 }
 
 }  // namespace vox

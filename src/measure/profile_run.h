@@ -26,6 +26,7 @@ TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolde
 // Loads what the store keeps whole, as the first epoch would; ends early after `seconds`.
 void warm_store(Store& store, double seconds);
 double process_cpu_ms();
+double machine_cpu_ms();  // of all processes since the machine started
 double peak_resident_gb();
 bool enough_steps(const std::vector<double>& step_ms, double seconds);  // for a median that stands
 

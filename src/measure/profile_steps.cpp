@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -28,6 +29,14 @@ double process_cpu_ms() {
     return 1e3 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_usec);
   };
   return ms(use.ru_utime) + ms(use.ru_stime);
+}
+
+double machine_cpu_ms() {
+  std::ifstream file("/proc/stat");
+  std::string all;
+  double user = 0, niced = 0, system = 0, idle = 0, waits = 0, interrupts = 0, soft = 0;
+  file >> all >> user >> niced >> system >> idle >> waits >> interrupts >> soft;
+  return 1e3 * (user + niced + system + interrupts + soft) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double peak_resident_gb() {
@@ -78,10 +87,16 @@ namespace {
 
 constexpr int64_t kThreadTrialSteps = 6;   // with another number of compute threads
 constexpr double kThreadTrialSeconds = 4;  // at most
+constexpr int64_t kAloneSteps = 15;        // on one batch that stays, once the queue of batches is full
+constexpr double kAloneSeconds = 1.5;      // at most
+constexpr double kWaits = 0.1;             // of a step: then its own time may depend on who makes its samples
 
 class StepWatch {
  public:
-  explicit StepWatch(const ProfileRequest& request) : request_(request), detailer_(request.config.options) {}
+  explicit StepWatch(const ProfileRequest& request)
+      : request_(request), detailer_(request.config.options), same_batch_(request.part == ProfilePart::kNoData) {}
+
+  bool same_batch() const { return same_batch_; }
 
   ProbeAnswer after_step(const ProbedStep& step) {
     const auto now = Clock::now();
@@ -98,7 +113,7 @@ class StepWatch {
   }
 
  private:
-  enum class Phase { kWarmUp, kMeasure, kDetails, kSave, kThreads };
+  enum class Phase { kWarmUp, kMeasure, kDetails, kSave, kAlone, kThreads };
 
   void begin(Store& store) {
     if (request_.warm_cache) warm_store(store, 2 * request_.most_seconds);
@@ -122,7 +137,9 @@ class StepWatch {
         return save_once();
       case Phase::kSave:
         saved();
-        return try_threads();
+        return try_alone();
+      case Phase::kAlone:
+        return note_alone(now);
       case Phase::kThreads:
         return note_thread_trial(now);
     }
@@ -150,6 +167,7 @@ class StepWatch {
     if (step.on_gpu) gpu_ = monitor_of(0);
     record_.before = step.store->counts();
     start_cpu_ms_ = process_cpu_ms();
+    start_machine_ms_ = machine_cpu_ms();
     measure_begin_ = Clock::now();
     start_recording();
   }
@@ -165,6 +183,8 @@ class StepWatch {
     stop_recording();
     record_.wall_ms = 1e3 * seconds_since(measure_begin_);
     record_.cpu_ms = process_cpu_ms() - start_cpu_ms_;
+    record_.others_cpus =
+        std::max(0.0, machine_cpu_ms() - start_machine_ms_ - record_.cpu_ms) / std::max(1.0, record_.wall_ms);
     record_.steps = static_cast<int64_t>(step_ms_.size());
     record_.after = step.store->counts();
     record_.spans = take_spans();
@@ -181,7 +201,7 @@ class StepWatch {
   ProbeAnswer save_once() {
     const bool saved_meanwhile = std::any_of(record_.sums.steps.begin(), record_.sums.steps.end(),
                                              [](const StageTable& one) { return one.contains("checkpoint"); });
-    if (saved_meanwhile) return try_threads();
+    if (saved_meanwhile) return try_alone();
     phase_ = Phase::kSave;
     start_recording();
     return ProbeAnswer::kSave;
@@ -194,12 +214,58 @@ class StepWatch {
         record_.checkpoint_ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
   }
 
+  // On a CPU: what does the step itself take while those who make its samples are idle, and it need not wait for them?
+  ProbeAnswer try_alone() {
+    double waited = 0;
+    for (const StageTable& step : record_.sums.steps)
+      if (const auto found = step.find("data_wait"); found != step.end()) waited += found->second.self_ms;
+    if (record_.on_gpu || !request_.details || waited < kWaits * record_.wall_ms) return try_threads();
+    phase_ = Phase::kAlone;
+    trial_steps_ = 0;
+    trial_begin_ = Clock::now();
+    same_batch_ = true;
+    return ProbeAnswer::kGoOn;
+  }
+
+  ProbeAnswer note_alone(Clock::time_point now) {
+    const double filled_s =
+        std::min(kAloneSeconds, 2e-3 * record_.wall_ms / static_cast<double>(record_.steps) *
+                                    static_cast<double>(request_.config.options.data.prefetch_factor + 2));
+    if (trial_steps_ == 0 && seconds_since(trial_begin_) < filled_s) return ProbeAnswer::kGoOn;
+    if (trial_steps_ == 0) {
+      start_recording();
+      trial_begin_ = Clock::now();
+    } else {
+      record_span(kStepSpan, last_, now);
+    }
+    if (++trial_steps_ <= kAloneSteps && (trial_steps_ < 4 || seconds_since(trial_begin_) < kAloneSeconds))
+      return ProbeAnswer::kGoOn;
+    stop_recording();
+    record_.alone_ms = own_ms_of(sum_spans(take_spans()).steps);
+    same_batch_ = false;
+    return try_threads();
+  }
+
+  // Without waiting, and without what happens now and then.
+  static std::optional<double> own_ms_of(const std::vector<StageTable>& steps) {
+    std::vector<double> own;
+    for (const StageTable& step : steps) {
+      double total = 0;
+      for (const auto& [name, stage] : step)
+        if (name != "data_wait" && !name.starts_with("checkpoint") && name != "logging" && name != "histograms")
+          total += stage.self_ms;
+      own.push_back(total);
+    }
+    return own.empty() ? std::nullopt : std::optional<double>(median_of(own));
+  }
+
   // On a CPU: does the step itself become faster on all CPUs, or, where it has more threads than those, on fewer?
   ProbeAnswer try_threads() {
     if (record_.on_gpu || record_.compute_threads == record_.cpus) return ProbeAnswer::kEnd;
     phase_ = Phase::kThreads;
     trial_threads_ = record_.compute_threads > record_.cpus ? std::max(1, record_.cpus - 1) : record_.cpus;
     at::set_num_threads(trial_threads_);
+    trial_steps_ = 0;
     trial_begin_ = Clock::now();
     start_recording();
     return ProbeAnswer::kGoOn;
@@ -210,16 +276,9 @@ class StepWatch {
     if (++trial_steps_ < kThreadTrialSteps && (trial_steps_ < 2 || seconds_since(trial_begin_) < kThreadTrialSeconds))
       return ProbeAnswer::kGoOn;
     stop_recording();
-    const SpanSums sums = sum_spans(take_spans());
-    std::vector<double> own;
-    for (size_t i = 1; i < sums.steps.size(); ++i) {  // the first also starts the threads
-      double total = 0;
-      for (const auto& [name, stage] : sums.steps[i])
-        if (name != "data_wait" && name != "checkpoint" && name != "logging" && name != "histograms")
-          total += stage.self_ms;
-      own.push_back(total);
-    }
-    if (!own.empty()) record_.other_threads = {trial_threads_, median_of(own)};
+    std::vector<StageTable> steps = sum_spans(take_spans()).steps;
+    if (!steps.empty()) steps.erase(steps.begin());  // it also started the threads
+    if (const std::optional<double> own = own_ms_of(steps)) record_.other_threads = {trial_threads_, *own};
     return ProbeAnswer::kEnd;
   }
 
@@ -230,7 +289,8 @@ class StepWatch {
   std::vector<double> step_ms_, gpu_use_;
   GpuMonitor gpu_;
   StepDetailer detailer_;
-  double start_cpu_ms_ = 0;
+  double start_cpu_ms_ = 0, start_machine_ms_ = 0;
+  bool same_batch_;
   int64_t trial_steps_ = 0;
   int trial_threads_ = 0;
 };
@@ -259,7 +319,7 @@ StepRecord record_steps(const ProfileRequest& request) {
   TrainRequest train_request = measuring_request(request, folder);
   train_request.probe = StepProbe{.after_step = [&](const ProbedStep& step) { return watch.after_step(step); },
                                   .losses = request.losses,
-                                  .one_batch = request.part == ProfilePart::kNoData};
+                                  .same_batch = [&] { return watch.same_batch(); }};
   train(train_request);
   StepRecord record = watch.take();
   if (request.details && record.details.steps > 0)

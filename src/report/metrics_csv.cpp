@@ -141,6 +141,7 @@ void MetricsWriter::write(const MetricsRow& row) {
   const std::string line = row_line(row, columns_);
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)
     throw_system_error("write", path_.string(), errno);
+  pretend_slow_log();
 }
 
 void MetricsWriter::cut_after(int64_t step) {

@@ -25,7 +25,7 @@ enum class ProbeAnswer { kGoOn, kSave, kEnd };  // save: a checkpoint now; end: 
 struct StepProbe {
   std::function<ProbeAnswer(const ProbedStep&)> after_step;  // between two steps, logging and saving included
   int64_t losses = 0;                                        // steps whose loss is fetched: each waits for the device
-  bool one_batch = false;                                    // the first batch again and again: no data path
+  std::function<bool()> same_batch = {};  // where set, asked before every batch: the one before again, without data?
 };
 
 }  // namespace vox

@@ -68,8 +68,13 @@ BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::s
   };
 }
 
-BatchSource first_batch_of(BatchSource source) {
-  return [source = std::move(source), batch = std::optional<DeviceBatch>()](StageTimes& times) mutable {
+BatchSource repeating(BatchSource source, std::function<bool()> same) {
+  return [source = std::move(source), same = std::move(same),
+          batch = std::optional<DeviceBatch>()](StageTimes& times) mutable {
+    if (!same()) {
+      batch.reset();  // kept, it would keep its place in the queue
+      return source(times);
+    }
     if (!batch) batch = source(times);
     return *batch;
   };

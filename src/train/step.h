@@ -35,7 +35,8 @@ using BatchSource = std::function<DeviceBatch(StageTimes& times)>;
 // Borrows the pipeline. Where `export_folder` is not empty, every batch is written there too (export_batch).
 BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::string& export_folder = "");
 
-BatchSource first_batch_of(BatchSource source);  // the same batch for ever: the step without its data path
+// While `same` says so, one batch again and again: the step without its data path.
+BatchSource repeating(BatchSource source, std::function<bool()> same);
 
 struct StepReport {
   std::vector<SampleInfo> samples;  // of the whole step, in order

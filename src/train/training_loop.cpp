@@ -47,7 +47,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
   if (!data.placement.said.empty()) parts.log.say(data.placement.said);
   pipeline_ = std::move(data.pipeline);
   BatchSource source = std::move(data.next);
-  if (parts.probe && parts.probe->one_batch) source = first_batch_of(std::move(source));
+  if (parts.probe && parts.probe->same_batch) source = repeating(std::move(source), parts.probe->same_batch);
   runner_ = std::make_unique<StepRunner>(
       StepRunner::Parts{*parts.learner.network, *parts.learner.loss, *parts.learner.optimizer, std::move(source)},
       StepRunner::Settings{.seed = static_cast<uint64_t>(options.training.seed),

@@ -128,11 +128,11 @@ def slow_loss(folder, source):
 
 def checkpoint_every_step(folder, source):
     write_cases(folder, source, 3, (24, 28, 32))
-    torch.jit.script(Ballast(source.choice([16, 32]))).save(str(folder / "tiny.pt"))
+    torch.jit.script(Ballast(source.choice([32, 64]))).save(str(folder / "tiny.pt"))
     return write_recipe(folder, data={"patch_size": [24, 24, 24]},
                         model={"architecture": "torchscript", "file": str(folder / "tiny.pt"), "out_channels": 1,
                                "filters": []},
-                        training={"iterations_per_epoch": source.choice([1, 2])})
+                        training={"iterations_per_epoch": 1})
 
 
 def large_network(folder, source):

@@ -80,7 +80,7 @@ def test_operations_stages_arithmetic_and_memory(voxloom, draw, tmp_path):
     tolerance = 2000  # microseconds: two clocks
     first, last = steps[0]["ts"], steps[-1]["ts"] + steps[-1]["dur"]
     assert all(first - tolerance < event["ts"] and event["ts"] + event["dur"] < last + tolerance for event in traced)
-    convolutions = [event for event in traced if event["name"] == "aten::conv3d"]
+    convolutions = [event for event in traced if event["name"] == "aten::convolution"]
     assert len(convolutions) % 3 == 0 and len(convolutions) >= 3 * 2 * len(filters)
 
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/cuda_device.cuh"
+#include "kernels/mask_skeleton_cuda.h"
 
 namespace vox {
 
@@ -52,6 +53,18 @@ int64_t group_volumes(const VolumeBatch& batch) {
   return std::max<int64_t>(1, std::min(most, (kGroupVoxels + voxels - 1) / voxels));
 }
 
+struct Skeleton {  // of the volumes of a group
+  const float* map;
+  const uint32_t* bits = nullptr;  // in place of the map: see kernels/mask_skeleton_cuda.h
+  unsigned x = 1, words = 1;
+  __device__ float at(int64_t place) const {
+    if (bits == nullptr) return map[place];
+    const auto voxel = static_cast<unsigned>(place);  // grid_of() has seen to it that this is enough
+    const unsigned row = voxel / x, column = voxel - row * x;
+    return (bits[row * words + column / 32] >> column % 32 & 1) != 0 ? 1.0f : 0.0f;
+  }
+};
+
 struct Valid {
   const float* map;
   int64_t first_volume, channels, voxels;
@@ -90,12 +103,12 @@ __device__ __forceinline__ double sum_of_block(double value) {
 
 // Sums of a skeleton within the other map, and of all of it.
 __global__ void __launch_bounds__(kThreads)
-    skeleton_sums(double* sums, const float* skeleton, const float* other, Valid valid, int first_sum) {
+    skeleton_sums(double* sums, Skeleton skeleton, const float* other, Valid valid, int first_sum) {
   const Span span = span_of();
   float within = 0, all = 0;
   for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
     const int64_t at = span.volume * valid.voxels + i;
-    const float value = skeleton[at] * valid.at(span.volume, i);
+    const float value = skeleton.at(at) * valid.at(span.volume, i);
     within += value * other[at];
     all += value;
   }
@@ -142,27 +155,34 @@ __global__ void finish(float* loss, float* shares, const double* sums, int parts
 }
 
 // From the gradient of the precision to that of the loss; through the sigmoid where there are logits.
-__global__ void finish_gradient(float* grad, Group group, const float* target_skeleton, const float* probability,
+__global__ void finish_gradient(float* grad, Group group, Skeleton target_skeleton, const float* probability,
                                 Valid valid, bool logits) {
   const Span span = span_of();
   const float of_precision = group.shares[2 * span.volume], of_target = group.shares[2 * span.volume + 1];
   for (int64_t i = span.begin; i < valid.voxels; i += span.step) {
     const int64_t at = span.volume * valid.voxels + i;
     const float counted = valid.at(span.volume, i), p = probability[at];
-    const float sum = of_precision * grad[at] + of_target * target_skeleton[at] * counted;
+    const float sum = of_precision * grad[at] + of_target * target_skeleton.at(at) * counted;
     grad[at] = logits ? sum * counted * (p * (1 - p)) : sum;
   }
 }
 
 class GroupRun {
  public:
-  GroupRun(const ClDiceInput& input, Group group, int64_t first, Stream stream)
+  // `target_bits`: of the whole batch; null where the target is no mask.
+  GroupRun(const ClDiceInput& input, Group group, const uint32_t* target_bits, int64_t first, Stream stream)
       : input_(input),
         group_(group),
+        target_skeleton_{group.scratch},
         valid_{input.valid, first, input.channels, group.voxels},
         offset_(first * group.voxels),
         grid_(static_cast<unsigned>(group.parts), static_cast<unsigned>(group.volumes)),
-        stream_(stream) {}
+        stream_(stream) {
+    if (target_bits == nullptr) return;
+    const MaskRows rows = mask_rows({group.volumes, input.batch.extent});
+    target_skeleton_ = {nullptr, target_bits + first * rows.z * rows.y * rows.words, static_cast<unsigned>(rows.x),
+                        static_cast<unsigned>(rows.words)};
+  }
 
   void run(float* loss, float* grad) {
     if (input_.logits) {
@@ -173,13 +193,13 @@ class GroupRun {
     const float* target = input_.target + offset_;
     go_through_prediction(grad, probability, target);
     // Its maps are done with: the target's take their place.
-    skeleton_forward(pass(target, nullptr), group_.scratch, nullptr);
-    sum(group_.scratch, probability, kTargetInPredicted);
+    if (target_skeleton_.bits == nullptr) skeleton_forward(pass(target, nullptr), group_.scratch, nullptr);
+    sum(target_skeleton_, probability, kTargetInPredicted);
     finish<<<static_cast<unsigned>(group_.volumes), 32 * kSums, 0, stream_>>>(
         loss, group_.shares, group_.sums, static_cast<int>(group_.parts), input_.smooth);
     check_launch("clDice");
     if (grad == nullptr) return;
-    finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, group_.scratch, probability, valid_,
+    finish_gradient<<<grid_, kThreads, 0, stream_>>>(grad + offset_, group_, target_skeleton_, probability, valid_,
                                                      input_.logits);
     check_launch("gradient of clDice");
   }
@@ -188,7 +208,7 @@ class GroupRun {
   void go_through_prediction(float* grad, const float* probability, const float* target) {
     const SkeletonPass predicted = pass(probability, grad == nullptr ? nullptr : group_.middle);
     skeleton_forward(predicted, group_.scratch, grad == nullptr ? nullptr : group_.state);
-    sum(group_.scratch, target, kPredictedInTarget);
+    sum({group_.scratch}, target, kPredictedInTarget);
     if (grad == nullptr) return;
     finish_precision<<<static_cast<unsigned>(group_.volumes), 64, 0, stream_>>>(
         group_.factors, group_.sums, static_cast<int>(group_.parts), input_.smooth);
@@ -200,13 +220,14 @@ class GroupRun {
     return {in,     {group_.volumes, input_.batch.extent}, input_.options, {group_.eroded[0], group_.eroded[1]}, middle,
             stream_};
   }
-  void sum(const float* skeleton, const float* other, int first_sum) {
+  void sum(const Skeleton& skeleton, const float* other, int first_sum) {
     skeleton_sums<<<grid_, kThreads, 0, stream_>>>(group_.sums, skeleton, other, valid_, first_sum);
     check_launch("sums of a skeleton");
   }
 
   const ClDiceInput& input_;
   Group group_;
+  Skeleton target_skeleton_;
   Valid valid_;
   int64_t offset_;
   dim3 grid_;
@@ -216,15 +237,22 @@ class GroupRun {
 }  // namespace
 
 int64_t cldice_workspace(const VolumeBatch& batch) {
-  return Group::floats(group_volumes(batch), batch.extent.voxels());
+  return Group::floats(group_volumes(batch), batch.extent.voxels()) + 3 * mask_rows(batch).count();
 }
 
 void cldice_cuda(float* loss, float* grad, const ClDiceInput& input, float* workspace, Stream stream) {
   VOX_ASSERT(input.batch.extent.voxels() > 0);
   const int64_t step = group_volumes(input.batch);
+  uint32_t* target_bits = nullptr;
+  if (input.mask) {
+    target_bits = reinterpret_cast<uint32_t*>(workspace + Group::floats(step, input.batch.extent.voxels()));
+    mask_skeleton_cuda(target_bits, input.target, input.batch, input.options,
+                       target_bits + mask_rows(input.batch).count(), stream);
+  }
   for (int64_t first = 0; first < input.batch.volumes; first += step) {
     const int64_t volumes = std::min(step, input.batch.volumes - first);
-    GroupRun(input, Group(workspace, volumes, input.batch.extent.voxels()), first, stream).run(loss + first, grad);
+    GroupRun(input, Group(workspace, volumes, input.batch.extent.voxels()), target_bits, first, stream)
+        .run(loss + first, grad);
   }
 }
 

@@ -3,7 +3,8 @@
 // for each volume by itself. Volumes are worked on in groups, one at a time where they are large, so that the workspace
 // is that of one group: 24 bytes a voxel of the group (the probability, three eroded maps, the product over levels, and
 // a gradient whose place the target's skeleton takes at last), beside 4 bytes a voxel of the whole batch for the
-// gradient. Two volumes of a million voxels hence take 16 bytes a voxel, whatever the iterations.
+// gradient, and 3 bits for the skeletons of targets that are masks. Two volumes of a million voxels hence take 16 bytes
+// a voxel, whatever the iterations.
 #pragma once
 
 #include "kernels/soft_skeleton_cuda.h"
@@ -14,6 +15,7 @@ struct ClDiceInput {
   const float* values;  // probabilities that are 0 where `valid` is; or logits of one channel
   bool logits = false;
   const float* target;           // from 0 to 1
+  bool mask = false;             // the target has no values but 0 and 1
   const float* valid = nullptr;  // 0 and 1, a map for `channels` volumes each; null: all
   int64_t channels = 1;
   VolumeBatch batch;

@@ -1,9 +1,10 @@
 // Included by .cu files: the geometry of soft morphology on the GPU, and how gradients flow back through extremes.
 //
-// Two kinds of kernels. Forward, a thread has one place of a plane, four voxels wide where rows allow it, and goes
-// along z; neighbours come through the first level cache. Backward, a block has a region of a plane, a voxel a thread
-// with a rim around what it owns, and goes along z too: along x values travel by shuffles, along y through shared
-// memory, along z they stay in registers. All sums have one order.
+// Two kinds of kernels. Most have a thread for one place of a plane, four voxels wide where rows allow it, which goes
+// along z; neighbours in the row come from the threads beside it, others through the first level cache. Where gradients
+// flow back through an erosion alone, a block has a region of a plane, a voxel a thread with a rim around what it owns,
+// and goes along z too: along x values travel by shuffles, along y through shared memory, along z they stay in
+// registers. All sums have one order.
 #pragma once
 
 #include <limits>
@@ -25,6 +26,10 @@ struct Largest {
   static __device__ __forceinline__ bool better(float a, float b) { return a > b; }
   static constexpr float kWorst = -kInfinity;
 };
+
+__device__ __forceinline__ bool within(int z, int begin, int end) {
+  return static_cast<unsigned>(z - begin) < static_cast<unsigned>(end - begin);
+}
 
 struct Grid3 {  // of one volume
   int z, y, x;
@@ -65,46 +70,84 @@ __device__ __forceinline__ Pack<V> extreme(Pack<V> a, const Pack<V>& b) {
   return a;
 }
 
-// Where a thread of the forward kernels is: V voxels from (y, x) on, slices z0 to z1.
+// Where a thread is: V voxels from (y, x) on, slices z0 to z1. Lanes at either end of a warp have places that belong to
+// other warps: they read, so that each owner has the neighbours of its row in the lanes beside it, and write nothing.
+// No lane may leave before the others.
 struct Column {
   int y, x, z0, z1;
   int64_t first;  // of slice 0
-  bool inside;
+  bool owner, has_left, has_right;
 };
 constexpr int kColumnThreads = 128;
 template <int V>
+constexpr int kColumnRim = V == 1 ? 2 : 1;  // lanes, for two voxels at least
+template <int V>
+constexpr int kColumnOwners = 32 - 2 * kColumnRim<V>;
+
+template <int V>
 __device__ __forceinline__ Column column_of(const Grid3& grid, int chunk) {
-  const int across = grid.x / V, place = static_cast<int>(blockIdx.x) * kColumnThreads + static_cast<int>(threadIdx.x);
+  const int across = grid.x / V, places = across * grid.y, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(blockIdx.x) * (kColumnThreads / 32) + static_cast<int>(threadIdx.x) / 32;
+  const int wanted = warp * kColumnOwners<V> + lane - kColumnRim<V>, place = ::min(::max(wanted, 0), places - 1);
   Column column;
   column.y = place / across;
   column.x = place % across * V;
-  column.inside = column.y < grid.y;
   column.z0 = static_cast<int>(blockIdx.y) * chunk;
   column.z1 = ::min(column.z0 + chunk, grid.z);
   column.first = blockIdx.z * grid.voxels + int64_t{column.y} * grid.x + column.x;
+  column.owner = lane >= kColumnRim<V> && lane < 32 - kColumnRim<V> && wanted < places;
+  column.has_left = column.x > 0;
+  column.has_right = column.x + V < grid.x;
   return column;
 }
 
+// What the thread of the place before, or after, in the row has; `beyond` where there is none.
+__device__ __forceinline__ float from_left(float value, const Column& column, float beyond) {
+  const float got = __shfl_up_sync(~0u, value, 1);
+  return column.has_left ? got : beyond;
+}
+__device__ __forceinline__ float from_right(float value, const Column& column, float beyond) {
+  const float got = __shfl_down_sync(~0u, value, 1);
+  return column.has_right ? got : beyond;
+}
+
+// V voxels of a row and one on either side.
+template <int V>
+struct WideRow {
+  float at[V + 2];
+};
+template <int V>
+__device__ __forceinline__ WideRow<V> widened(const Pack<V>& row, const Column& column, float beyond) {
+  WideRow<V> wide;
+  wide.at[0] = from_left(row.at[V - 1], column, beyond);
+#pragma unroll
+  for (int i = 0; i < V; ++i) wide.at[i + 1] = row.at[i];
+  wide.at[V + 1] = from_right(row.at[0], column, beyond);
+  return wide;
+}
+// The same voxels of a row so many steps along y, or `otherwise` beyond the volume.
+template <int V>
+__device__ __forceinline__ Pack<V> row_beside(const float* here, const Column& column, const Grid3& grid, int step,
+                                              const Pack<V>& otherwise) {
+  return within(column.y + step, 0, grid.y) ? Pack<V>::load(here + step * grid.x) : otherwise;
+}
+
+// Extremes along x.
+template <class Rule, int V>
+__device__ __forceinline__ Pack<V> extreme_in_row(const Pack<V>& row, const Column& column) {
+  const WideRow<V> wide = widened<V>(row, column, Rule::kWorst);
+  Pack<V> result;
+#pragma unroll
+  for (int i = 0; i < V; ++i) result.at[i] = Rule::of(Rule::of(wide.at[i], wide.at[i + 1]), wide.at[i + 2]);
+  return result;
+}
 // Extremes of the 3x3 voxels around V places of a slice.
 template <class Rule, int V>
 __device__ __forceinline__ Pack<V> extreme_in_plane(const float* here, const Column& column, const Grid3& grid) {
-  Pack<V> middle = Pack<V>::load(here);
-  const bool has_left = column.x > 0, has_right = column.x + V < grid.x;
-  float left = has_left ? here[-1] : Rule::kWorst, right = has_right ? here[V] : Rule::kWorst;
-  const auto take = [&](const float* row) {
-    middle = extreme<Rule>(middle, Pack<V>::load(row));
-    if (has_left) left = Rule::of(left, row[-1]);
-    if (has_right) right = Rule::of(right, row[V]);
-  };
-  if (column.y > 0) take(here - grid.x);
-  if (column.y + 1 < grid.y) take(here + grid.x);
-  Pack<V> result;
-  for (int i = 0; i < V; ++i) {
-    const float before = i > 0 ? middle.at[i > 0 ? i - 1 : 0] : left;
-    const float after = i + 1 < V ? middle.at[i + 1 < V ? i + 1 : i] : right;
-    result.at[i] = Rule::of(Rule::of(before, middle.at[i]), after);
-  }
-  return result;
+  const Pack<V> middle = Pack<V>::load(here);
+  const Pack<V> before = row_beside<V>(here, column, grid, -1, middle),
+                after = row_beside<V>(here, column, grid, 1, middle);
+  return extreme_in_row<Rule>(extreme<Rule>(extreme<Rule>(middle, before), after), column);
 }
 
 enum Step : unsigned { kBack, kStay, kOn };  // along an axis
@@ -150,81 +193,10 @@ __device__ __forceinline__ Place place_of(const Grid3& grid, int chunk) {
       place.inside && place.lane >= kRim && place.lane < 32 - kRim && place.row >= kRim && place.row < kFlowRows - kRim;
   return place;
 }
-__device__ __forceinline__ bool within(int z, int begin, int end) {
-  return static_cast<unsigned>(z - begin) < static_cast<unsigned>(end - begin);
-}
 
-// Through 3x3x3 voxels to the first that has the extreme value, which is sought along x, then y, then z, and found
-// again along z, then y, then x. source.load and source.flow give the gradient of a voxel, sink.load and sink.take have
-// what reaches one; both are told their volume once. Per step t, three slices are in the making: t is read, the
-// extremes of t - 1 are known, and what reaches t - 3 is complete. Whatever a step reads was asked for one step before.
-template <class Rule, class Source, class Sink>
-__global__ void __launch_bounds__(32 * kFlowRows, 2)
-    flow_through_cube(Source source, Sink sink, const float* values, Grid3 grid, int chunk) {
-  __shared__ float lines[2][kFlowRows + 2][32], befores[2][kFlowRows + 2][32], afters[2][kFlowRows + 2][32];
-  const Place at = place_of<kCubeRim>(grid, chunk);
-  if (at.row < 2) {  // beyond the region
-    for (const int row : {0, kFlowRows + 1}) {
-      lines[at.row][row][at.lane] = Rule::kWorst;
-      befores[at.row][row][at.lane] = 0;
-      afters[at.row][row][at.lane] = 0;
-    }
-  }
-  values += at.base;
-  source.go_to(at);
-  sink.go_to(at);
-  const int slice = static_cast<int>(grid.slice), flow_begin = ::max(at.z0 - 1, 0), flow_end = ::min(at.z1 + 1, grid.z);
-  int voxel = at.first + (at.z0 - 2) * slice;  // of slice t
-  float next_value = at.inside && at.z0 >= 2 ? values[voxel] : Rule::kWorst, next_sum = 0;
-  typename Source::Loaded next_loaded{};
-  float extreme_2 = Rule::kWorst, extreme_1 = Rule::kWorst;  // of planes t - 2, t - 1
-  float gradient_3 = 0, gradient_2 = 0;                      // of slices t - 3, t - 2
-  unsigned steps_x = 0, steps_y = 0, steps_z = 0;            // to extremes, the latest slice in the lowest bits
-  float before = 0, middle = 0, after = 0;                   // what reaches the lines of slice t - 3
-  for (int t = at.z0 - 2; t < at.z1 + 3; ++t, voxel += slice) {
-    const int buffer = t & 1;
-    const float value = next_value, sum = next_sum;
-    const typename Source::Loaded loaded = next_loaded;
-    next_value = at.inside && within(t + 1, 0, grid.z) ? values[voxel + slice] : Rule::kWorst;
-    if (at.inside && within(t, flow_begin, flow_end)) next_loaded = source.load(voxel);
-    if (at.owner && within(t - 2, at.z0, at.z1)) next_sum = sink.load(voxel - 2 * slice);
-    const Choice along_x = first_of<Rule>(__shfl_up_sync(~0u, value, 1), value, __shfl_down_sync(~0u, value, 1));
-    lines[buffer][at.row + 1][at.lane] = along_x.value;
-    befores[buffer][at.row + 1][at.lane] = before;
-    afters[buffer][at.row + 1][at.lane] = after;
-    __syncthreads();
-    const float line = afters[buffer][at.row][at.lane] + middle + befores[buffer][at.row + 2][at.lane];
-    const unsigned x_3 = steps_x >> 2 * kStepBits & kStepMask;  // of slice t - 3
-    const float from_left = __shfl_up_sync(~0u, x_3 == kOn ? line : 0, 1);
-    const float from_right = __shfl_down_sync(~0u, x_3 == kBack ? line : 0, 1);
-    if (at.owner && t - 3 >= at.z0)
-      sink.take(voxel - 3 * slice, sum, from_left + (x_3 == kStay ? line : 0) + from_right);
-    const Choice along_y =
-        first_of<Rule>(lines[buffer][at.row][at.lane], along_x.value, lines[buffer][at.row + 2][at.lane]);
-    const Choice along_z = first_of<Rule>(extreme_2, extreme_1, along_y.value);
-    float gradient = 0;
-    if (at.inside && within(t - 1, flow_begin, flow_end)) {
-      gradient = source.flow(loaded, along_z.value);
-      if (at.owner && within(t - 1, at.z0, at.z1)) source.keep(voxel - slice, gradient);
-    }
-    const unsigned z_3 = steps_z >> kStepBits & kStepMask, z_2 = steps_z & kStepMask;
-    const float plane =
-        (z_3 == kOn ? gradient_3 : 0) + (z_2 == kStay ? gradient_2 : 0) + (along_z.step == kBack ? gradient : 0);
-    const unsigned y_2 = steps_y >> kStepBits & kStepMask;
-    before = y_2 == kBack ? plane : 0;
-    middle = y_2 == kStay ? plane : 0;
-    after = y_2 == kOn ? plane : 0;
-    steps_x = steps_x << kStepBits | along_x.step;
-    steps_y = steps_y << kStepBits | along_y.step;
-    steps_z = steps_z << kStepBits | along_z.step;
-    gradient_3 = gradient_2, gradient_2 = gradient;
-    extreme_2 = extreme_1, extreme_1 = along_y.value;
-  }
-}
-
-// Slices of a block: as few steps as the multiprocessors, two blocks on each, need for all of them.
-inline int flow_chunk(const Grid3& grid, int64_t columns_of_blocks, int extra_steps) {
-  const int64_t slots = 2 * multiprocessors();
+// Slices of a block: as few steps as the multiprocessors, with so many blocks on each, need for all of them.
+inline int flow_chunk(const Grid3& grid, int64_t columns_of_blocks, int extra_steps, int per_multiprocessor) {
+  const int64_t slots = int64_t{per_multiprocessor} * multiprocessors();
   int64_t best_steps = std::numeric_limits<int64_t>::max();
   int best = grid.z;
   for (int chunks = 1; chunks <= (grid.z + 3) / 4; ++chunks) {
@@ -245,7 +217,7 @@ inline FlowLaunch flow_launch(const Grid3& grid, int64_t volumes, int rim) {
   const int across = 32 - 2 * rim, down = kFlowRows - 2 * rim;
   launch.blocks.x = static_cast<unsigned>((grid.x + across - 1) / across);
   launch.blocks.y = static_cast<unsigned>((grid.y + down - 1) / down);
-  launch.chunk = flow_chunk(grid, volumes * launch.blocks.x * launch.blocks.y, rim == kCubeRim ? 5 : 2);
+  launch.chunk = flow_chunk(grid, volumes * launch.blocks.x * launch.blocks.y, rim == kCubeRim ? 5 : 2, 2);
   const int64_t deep = volumes * ((grid.z + launch.chunk - 1) / launch.chunk);
   VOX_ASSERT(deep < 65536 && launch.blocks.y < 65536);
   launch.blocks.z = static_cast<unsigned>(deep);
@@ -257,12 +229,28 @@ struct ColumnLaunch {
   int chunk;
 };
 template <int V>
+unsigned blocks_of_columns(const Grid3& grid) {
+  constexpr int64_t kOwners = int64_t{kColumnThreads / 32} * kColumnOwners<V>;
+  return static_cast<unsigned>((grid.slice / V + kOwners - 1) / kOwners);
+}
+template <int V>
 ColumnLaunch column_launch(const Grid3& grid, int64_t volumes) {
   ColumnLaunch launch;
   const int64_t places = grid.slice / V, wanted = int64_t{1536} * multiprocessors();
   const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>((grid.z + 3) / 4, wanted / (places * volumes)));
   launch.chunk = static_cast<int>((grid.z + chunks - 1) / chunks);
-  launch.blocks.x = static_cast<unsigned>((places + kColumnThreads - 1) / kColumnThreads);
+  launch.blocks.x = blocks_of_columns<V>(grid);
+  launch.blocks.y = static_cast<unsigned>((grid.z + launch.chunk - 1) / launch.chunk);
+  VOX_ASSERT(launch.blocks.y < 65536 && volumes < 65536);
+  launch.blocks.z = static_cast<unsigned>(volumes);
+  return launch;
+}
+// For kernels that need many registers, or read two slices beyond those they write.
+template <int V>
+ColumnLaunch column_launch_in_one_go(const Grid3& grid, int64_t volumes, int per_multiprocessor) {
+  ColumnLaunch launch;
+  launch.blocks.x = blocks_of_columns<V>(grid);
+  launch.chunk = flow_chunk(grid, volumes * launch.blocks.x, 2, per_multiprocessor);
   launch.blocks.y = static_cast<unsigned>((grid.z + launch.chunk - 1) / launch.chunk);
   VOX_ASSERT(launch.blocks.y < 65536 && volumes < 65536);
   launch.blocks.z = static_cast<unsigned>(volumes);

@@ -13,7 +13,6 @@ namespace {
 template <int V>
 __global__ void __launch_bounds__(kColumnThreads) erode_by_cross(float* out, const float* in, Grid3 grid, int chunk) {
   const Column column = column_of<V>(grid, chunk);
-  if (!column.inside) return;
   const float* here = in + column.first + column.z0 * grid.slice;
   float* to = out + column.first + column.z0 * grid.slice;
   Pack<V> above = column.z0 > 0 ? Pack<V>::load(here - grid.slice) : Pack<V>::filled(kInfinity);
@@ -21,15 +20,10 @@ __global__ void __launch_bounds__(kColumnThreads) erode_by_cross(float* out, con
   for (int z = column.z0; z < column.z1; ++z, here += grid.slice, to += grid.slice) {
     const Pack<V> below = z + 1 < grid.z ? Pack<V>::load(here + grid.slice) : Pack<V>::filled(kInfinity);
     Pack<V> result = extreme<Least>(extreme<Least>(above, level), below);
-    if (column.y > 0) result = extreme<Least>(result, Pack<V>::load(here - grid.x));
-    if (column.y + 1 < grid.y) result = extreme<Least>(result, Pack<V>::load(here + grid.x));
-    const float left = column.x > 0 ? here[-1] : kInfinity, right = column.x + V < grid.x ? here[V] : kInfinity;
-    for (int i = 0; i < V; ++i) {
-      const float before = i > 0 ? level.at[i > 0 ? i - 1 : 0] : left;
-      const float after = i + 1 < V ? level.at[i + 1 < V ? i + 1 : i] : right;
-      result.at[i] = fminf(result.at[i], fminf(before, after));
-    }
-    result.store(to);
+    result = extreme<Least>(result, row_beside<V>(here, column, grid, -1, level));
+    result = extreme<Least>(result, row_beside<V>(here, column, grid, 1, level));
+    result = extreme<Least>(result, extreme_in_row<Least>(level, column));
+    if (column.owner) result.store(to);
     above = level;
     level = below;
   }
@@ -38,14 +32,14 @@ __global__ void __launch_bounds__(kColumnThreads) erode_by_cross(float* out, con
 template <int V>
 __global__ void __launch_bounds__(kColumnThreads) erode_by_cube(float* out, const float* in, Grid3 grid, int chunk) {
   const Column column = column_of<V>(grid, chunk);
-  if (!column.inside) return;
   const float* here = in + column.first + column.z0 * grid.slice;
   float* to = out + column.first + column.z0 * grid.slice;
   const auto plane = [&](const float* at) { return extreme_in_plane<Least, V>(at, column, grid); };
   Pack<V> above = column.z0 > 0 ? plane(here - grid.slice) : Pack<V>::filled(kInfinity), level = plane(here);
   for (int z = column.z0; z < column.z1; ++z, here += grid.slice, to += grid.slice) {
     const Pack<V> below = z + 1 < grid.z ? plane(here + grid.slice) : Pack<V>::filled(kInfinity);
-    extreme<Least>(extreme<Least>(above, level), below).store(to);
+    const Pack<V> result = extreme<Least>(extreme<Least>(above, level), below);
+    if (column.owner) result.store(to);
     above = level;
     level = below;
   }
@@ -58,35 +52,32 @@ struct Diamonds {
 };
 template <int V>
 __device__ __forceinline__ Diamonds<V> diamonds(const float* here, const Column& column, const Grid3& grid) {
-  // Row y from two voxels before the first to two after the last, and the rows beside it from one to one.
-  float row[V + 4], beside[V + 2];
-  const Pack<V> middle = Pack<V>::load(here);
+  const Pack<V> middle = Pack<V>::load(here), none = Pack<V>::filled(kInfinity);
+  float row[V + 4];  // from two voxels before the first to two after the last
+#pragma unroll
   for (int i = 0; i < V; ++i) row[i + 2] = middle.at[i];
-  for (int i = 1; i <= 2; ++i) {
-    row[2 - i] = column.x >= i ? here[-i] : kInfinity;
-    row[V + 1 + i] = column.x + V + i <= grid.x ? here[V - 1 + i] : kInfinity;
+  row[1] = from_left(middle.at[V - 1], column, kInfinity);
+  row[V + 2] = from_right(middle.at[0], column, kInfinity);
+  if constexpr (V > 1) {
+    row[0] = from_left(middle.at[V - 2], column, kInfinity);
+    row[V + 3] = from_right(middle.at[1], column, kInfinity);
+  } else {
+    const float before = __shfl_up_sync(~0u, middle.at[0], 2), after = __shfl_down_sync(~0u, middle.at[0], 2);
+    row[0] = column.x >= 2 ? before : kInfinity;
+    row[V + 3] = column.x + 2 < grid.x ? after : kInfinity;
   }
-  for (int i = 0; i < V + 2; ++i) beside[i] = kInfinity;
-  Pack<V> farthest = Pack<V>::filled(kInfinity);
-  const auto take = [&](int step) {
-    if (column.y + step < 0 || column.y + step >= grid.y) return;
-    const float* there = here + step * grid.x;
-    const Pack<V> pack = Pack<V>::load(there);
-    for (int i = 0; i < V; ++i) beside[i + 1] = fminf(beside[i + 1], pack.at[i]);
-    if (column.x > 0) beside[0] = fminf(beside[0], there[-1]);
-    if (column.x + V < grid.x) beside[V + 1] = fminf(beside[V + 1], there[V]);
-    const int twice = 2 * step;
-    if (column.y + twice >= 0 && column.y + twice < grid.y)
-      farthest = extreme<Least>(farthest, Pack<V>::load(here + twice * grid.x));
+  const auto rows = [&](int step) {
+    return extreme<Least>(row_beside<V>(here, column, grid, -step, none),
+                          row_beside<V>(here, column, grid, step, none));
   };
-  take(-1);
-  take(1);
+  const WideRow<V> beside = widened<V>(rows(1), column, kInfinity);
+  const Pack<V> farthest = rows(2);
   Diamonds<V> result;
   for (int i = 0; i < V; ++i) {
     result.of[0].at[i] = row[i + 2];
-    result.of[1].at[i] = fminf(fminf(row[i + 1], row[i + 2]), fminf(row[i + 3], beside[i + 1]));
+    result.of[1].at[i] = fminf(fminf(row[i + 1], row[i + 2]), fminf(row[i + 3], beside.at[i + 1]));
     result.of[2].at[i] = fminf(fminf(fminf(result.of[1].at[i], farthest.at[i]), fminf(row[i], row[i + 4])),
-                               fminf(beside[i], beside[i + 2]));
+                               fminf(beside.at[i], beside.at[i + 2]));
   }
   return result;
 }
@@ -94,7 +85,6 @@ __device__ __forceinline__ Diamonds<V> diamonds(const float* here, const Column&
 template <int V>
 __global__ void __launch_bounds__(kColumnThreads) erode_twice(float* out, const float* in, Grid3 grid, int chunk) {
   const Column column = column_of<V>(grid, chunk);
-  if (!column.inside) return;
   const Pack<V> none = Pack<V>::filled(kInfinity);
   Pack<V> of_2 = none, of_1 = none, of_0 = none, of_next = none;  // slices t - 2, t - 1, t and t + 1, so far
   for (int t = column.z0 - 2; t < column.z1 + 2; ++t) {
@@ -107,7 +97,7 @@ __global__ void __launch_bounds__(kColumnThreads) erode_twice(float* out, const 
       of_next = extreme<Least>(of_next, slice.of[1]);
       of_after = slice.of[0];
     }
-    if (t - 2 >= column.z0) of_2.store(out + column.first + (t - 2) * grid.slice);
+    if (column.owner && t - 2 >= column.z0) of_2.store(out + column.first + (t - 2) * grid.slice);
     of_2 = of_1, of_1 = of_0, of_0 = of_next, of_next = of_after;
   }
 }
@@ -197,21 +187,66 @@ __global__ void __launch_bounds__(32 * kFlowRows, 2)
   }
 }
 
-struct GivenGradient {
-  const float* gradients;
-  using Loaded = float;
-  __device__ void go_to(const Place& at) { gradients += at.base; }
-  __device__ Loaded load(int voxel) const { return gradients[voxel]; }
-  __device__ float flow(Loaded loaded, float) const { return loaded; }
-  __device__ void keep(int, float) const {}
-};
-struct IntoGradient {
-  float* gradients;
-  bool add;
-  __device__ void go_to(const Place& at) { gradients += at.base; }
-  __device__ float load(int voxel) const { return add ? gradients[voxel] : 0; }
-  __device__ void take(int voxel, float before, float sum) const { gradients[voxel] = before + sum; }
-};
+// Through 3x3x3 voxels to the first that has the least value, which is sought along x, then y, then z, and found again
+// along z, then y, then x. Per step t, three slices are in the making: t is read, the least values of t - 1 are known,
+// and what reaches t - 3 is complete. Whatever a step reads was asked for one step before.
+__global__ void __launch_bounds__(32 * kFlowRows, 2)
+    flow_through_cube(float* grad_in, const float* grad_out, const float* values, Grid3 grid, int chunk, bool add) {
+  __shared__ float lines[2][kFlowRows + 2][32], befores[2][kFlowRows + 2][32], afters[2][kFlowRows + 2][32];
+  const Place at = place_of<kCubeRim>(grid, chunk);
+  if (at.row < 2) {  // beyond the region
+    for (const int row : {0, kFlowRows + 1}) {
+      lines[at.row][row][at.lane] = Least::kWorst;
+      befores[at.row][row][at.lane] = 0;
+      afters[at.row][row][at.lane] = 0;
+    }
+  }
+  values += at.base;
+  grad_in += at.base;
+  grad_out += at.base;
+  const int slice = static_cast<int>(grid.slice), flow_begin = ::max(at.z0 - 1, 0), flow_end = ::min(at.z1 + 1, grid.z);
+  int voxel = at.first + (at.z0 - 2) * slice;  // of slice t
+  float next_value = at.inside && at.z0 >= 2 ? values[voxel] : Least::kWorst, next_sum = 0, next_gradient = 0;
+  float extreme_2 = Least::kWorst, extreme_1 = Least::kWorst;  // of planes t - 2, t - 1
+  float gradient_3 = 0, gradient_2 = 0;                        // of slices t - 3, t - 2
+  unsigned steps_x = 0, steps_y = 0, steps_z = 0;              // to extremes, the latest slice in the lowest bits
+  float before = 0, middle = 0, after = 0;                     // what reaches the lines of slice t - 3
+  for (int t = at.z0 - 2; t < at.z1 + 3; ++t, voxel += slice) {
+    const int buffer = t & 1;
+    const float value = next_value, sum = next_sum;
+    const float loaded = next_gradient;
+    next_value = at.inside && within(t + 1, 0, grid.z) ? values[voxel + slice] : Least::kWorst;
+    if (at.inside && within(t, flow_begin, flow_end)) next_gradient = grad_out[voxel];
+    if (add && at.owner && within(t - 2, at.z0, at.z1)) next_sum = grad_in[voxel - 2 * slice];
+    const Choice along_x = first_of<Least>(__shfl_up_sync(~0u, value, 1), value, __shfl_down_sync(~0u, value, 1));
+    lines[buffer][at.row + 1][at.lane] = along_x.value;
+    befores[buffer][at.row + 1][at.lane] = before;
+    afters[buffer][at.row + 1][at.lane] = after;
+    __syncthreads();
+    const float line = afters[buffer][at.row][at.lane] + middle + befores[buffer][at.row + 2][at.lane];
+    const unsigned x_3 = steps_x >> 2 * kStepBits & kStepMask;  // of slice t - 3
+    const float from_left = __shfl_up_sync(~0u, x_3 == kOn ? line : 0, 1);
+    const float from_right = __shfl_down_sync(~0u, x_3 == kBack ? line : 0, 1);
+    if (at.owner && t - 3 >= at.z0)
+      grad_in[voxel - 3 * slice] = sum + (from_left + (x_3 == kStay ? line : 0) + from_right);
+    const Choice along_y =
+        first_of<Least>(lines[buffer][at.row][at.lane], along_x.value, lines[buffer][at.row + 2][at.lane]);
+    const Choice along_z = first_of<Least>(extreme_2, extreme_1, along_y.value);
+    const float gradient = at.inside && within(t - 1, flow_begin, flow_end) ? loaded : 0;
+    const unsigned z_3 = steps_z >> kStepBits & kStepMask, z_2 = steps_z & kStepMask;
+    const float plane =
+        (z_3 == kOn ? gradient_3 : 0) + (z_2 == kStay ? gradient_2 : 0) + (along_z.step == kBack ? gradient : 0);
+    const unsigned y_2 = steps_y >> kStepBits & kStepMask;
+    before = y_2 == kBack ? plane : 0;
+    middle = y_2 == kStay ? plane : 0;
+    after = y_2 == kOn ? plane : 0;
+    steps_x = steps_x << kStepBits | along_x.step;
+    steps_y = steps_y << kStepBits | along_y.step;
+    steps_z = steps_z << kStepBits | along_z.step;
+    gradient_3 = gradient_2, gradient_2 = gradient;
+    extreme_2 = extreme_1, extreme_1 = along_y.value;
+  }
+}
 
 }  // namespace
 
@@ -252,8 +287,7 @@ void soft_erode_backward_cuda(float* grad_in, const float* grad_out, const float
     flow_through_cross<<<launch.blocks, launch.threads, 0, stream>>>(grad_in, grad_out, in, grid, launch.chunk, add);
   } else {
     const FlowLaunch launch = flow_launch(grid, batch.volumes, kCubeRim);
-    flow_through_cube<Least><<<launch.blocks, launch.threads, 0, stream>>>(
-        GivenGradient{grad_out}, IntoGradient{grad_in, add}, in, grid, launch.chunk);
+    flow_through_cube<<<launch.blocks, launch.threads, 0, stream>>>(grad_in, grad_out, in, grid, launch.chunk, add);
   }
   check_launch("gradient of soft erosion");
 }

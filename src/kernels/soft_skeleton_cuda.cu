@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "kernels/skeleton_level_cuda.h"
 #include "kernels/soft_morphology.cuh"
 
 namespace vox {
@@ -36,38 +38,17 @@ struct PlaneExtremes {
 };
 template <int V, SoftErosion kErosion>
 __device__ __forceinline__ PlaneExtremes<V> plane_extremes(const float* here, const Column& column, const Grid3& grid) {
-  constexpr bool kCube = kErosion == SoftErosion::kCube;
   const Pack<V> row = Pack<V>::load(here);
-  const bool has_left = column.x > 0, has_right = column.x + V < grid.x;
-  Pack<V> largest = row, least = row;
-  float left = has_left ? here[-1] : -kInfinity, right = has_right ? here[V] : -kInfinity;
-  float least_left = has_left ? left : kInfinity, least_right = has_right ? right : kInfinity;
-  const auto take = [&](const float* there) {
-    const Pack<V> pack = Pack<V>::load(there);
-    largest = extreme<Largest>(largest, pack);
-    least = extreme<Least>(least, pack);
-    if (has_left) {
-      const float value = there[-1];
-      left = fmaxf(left, value);
-      if (kCube) least_left = fminf(least_left, value);
-    }
-    if (has_right) {
-      const float value = there[V];
-      right = fmaxf(right, value);
-      if (kCube) least_right = fminf(least_right, value);
-    }
-  };
-  if (column.y > 0) take(here - grid.x);
-  if (column.y + 1 < grid.y) take(here + grid.x);
+  const Pack<V> before = row_beside<V>(here, column, grid, -1, row), after = row_beside<V>(here, column, grid, 1, row);
+  const Pack<V> largest = extreme<Largest>(extreme<Largest>(row, before), after);
+  const Pack<V> least = extreme<Least>(extreme<Least>(row, before), after);
   PlaneExtremes<V> result;
   result.middle = row;
-  const Pack<V>& along = kCube ? least : row;  // what erodes along x
-  for (int i = 0; i < V; ++i) {
-    const int l = i > 0 ? i - 1 : 0, r = i + 1 < V ? i + 1 : i;
-    result.largest.at[i] = fmaxf(fmaxf(i > 0 ? largest.at[l] : left, largest.at[i]), i + 1 < V ? largest.at[r] : right);
-    result.least.at[i] =
-        fminf(fminf(i > 0 ? along.at[l] : least_left, least.at[i]), i + 1 < V ? along.at[r] : least_right);
-  }
+  result.largest = extreme_in_row<Largest>(largest, column);
+  if constexpr (kErosion == SoftErosion::kCube)
+    result.least = extreme_in_row<Least>(least, column);
+  else
+    result.least = extreme<Least>(least, extreme_in_row<Least>(row, column));
   return result;
 }
 template <int V>
@@ -80,7 +61,6 @@ template <int V, SoftErosion kErosion>
 __global__ void __launch_bounds__(kColumnThreads)
     add_level(LevelOut out, const float* current, const float* next, Grid3 grid, int chunk) {
   const Column column = column_of<V>(grid, chunk);
-  if (!column.inside) return;
   int64_t voxel = column.first + column.z0 * grid.slice;
   const auto plane = [&](int64_t at) { return plane_extremes<V, kErosion>(next + at, column, grid); };
   const bool first = out.level == 0, keeps = out.state != nullptr;
@@ -102,9 +82,9 @@ __global__ void __launch_bounds__(kColumnThreads)
       else
         state.at[i] = delta > 0 && grown > 0 ? static_cast<float>(out.level) : state.at[i];
     }
-    skeleton.store(out.skeleton + voxel);
-    if (keeps) state.store(out.state + voxel);
-    if (out.eroded != nullptr) {
+    if (column.owner) skeleton.store(out.skeleton + voxel);
+    if (column.owner && keeps) state.store(out.state + voxel);
+    if (column.owner && out.eroded != nullptr) {
       const bool cross = kErosion == SoftErosion::kCross;
       extreme<Least>(level.least,
                      extreme<Least>(cross ? above.middle : above.least, cross ? below.middle : below.least))
@@ -115,64 +95,16 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-// Gradient of d at a level, from that of the skeleton and the state; also kept where the map itself takes it.
-template <SoftErosion kErosion>
-struct DeltaGradient {
-  const float* current;
-  const float* state;
-  OuterGradient outer;
-  float* kept;
-  int64_t voxels;
-  float level;
-  float scale = 1, shift = 0;  // of the volume
-
-  struct Loaded {
-    float value, state, outside;
-  };
-  __device__ void go_to(const Place& at) {
-    current += at.base;
-    state += at.base;
-    kept += at.base;
-    outer.map += at.base;
-    if (outer.factors != nullptr) {
-      scale = outer.factors[2 * at.volume];
-      shift = outer.factors[2 * at.volume + 1];
-    }
-    if (outer.valid != nullptr) outer.valid += (outer.first_volume + at.volume) / outer.channels * voxels;
-  }
-  __device__ Loaded load(int voxel) const {
-    const float gradient = outer.map[voxel] * scale + shift;
-    return {current[voxel], state[voxel], outer.valid != nullptr ? gradient * outer.valid[voxel] : gradient};
-  }
-  __device__ float flow(const Loaded& loaded, float opened) const {
-    const float delta = loaded.value - opened;
-    return delta > 0 ? loaded.outside * share(loaded.state, delta) : 0;
-  }
-  __device__ float share(float found, float delta) const {
-    if constexpr (kErosion == SoftErosion::kCube) return found == level ? 1 : 0;
-    const float left = 1 - delta;
-    if (found > 0) return __fdividef(found, left);
-    return left <= 0 ? -found : 0;  // else this level was cut off by the one that filled the voxel
-  }
-  __device__ void keep(int voxel, float gradient) const { kept[voxel] = gradient; }
-};
-
-struct TakenAway {  // the opening lies below the line of d: its gradient comes with a minus
-  float* gradients;
-  bool first;
-  __device__ void go_to(const Place& at) { gradients += at.base; }
-  __device__ float load(int voxel) const { return first ? 0 : gradients[voxel]; }
-  __device__ void take(int voxel, float before, float sum) const { gradients[voxel] = before - sum; }
-};
-
 struct Level {
   const float* current;
-  const float* next;
+  float* next;
 };
 
-int middle_level(const SkeletonPass& pass) {  // 0: none
+// Whose map is kept from forward to backward; 0: none. So far towards the end, because from there on the maps that lie
+// before it are kept in its place once it is done with.
+int middle_level(const SkeletonPass& pass) {
   const int levels = level_count(pass.options);
-  return pass.middle != nullptr && levels >= 4 ? levels / 2 : 0;
+  return pass.middle != nullptr && levels >= 4 ? 2 * levels / 3 : 0;
 }
 float* other_map(const SkeletonPass& pass, const float* taken) {
   return pass.eroded[taken == pass.eroded[0] ? 1 : 0];
@@ -187,25 +119,65 @@ Level last_level(const SkeletonPass& pass) {
   return at;
 }
 
-// The map of a level, eroded anew from the nearest one that is kept. `taken` is not touched; `spare` may be used.
-const float* map_of(const SkeletonPass& pass, int level, const float* taken, float* spare) {
-  const int middle = middle_level(pass);
-  const bool from_middle = middle > 0 && level >= middle;
-  const float* at = from_middle ? pass.middle : pass.in;
-  int left = from_middle ? level - middle : level;
-  const bool pairs = pass.options.erosion == SoftErosion::kCross;
-  for (int launches = pairs ? (left + 1) / 2 : left; launches > 0; --launches) {
-    float* const into = launches % 2 == 1 ? other_map(pass, taken) : spare;
-    const bool twice = pairs && left >= 2;
-    if (twice)
-      soft_erode_twice_cuda(into, at, pass.batch, pass.stream);
-    else
-      soft_erode_cuda(into, at, pass.batch, pass.options.erosion, pass.stream);
-    left -= twice ? 2 : 1;
-    at = into;
+// The maps of a backward pass, which goes down from the last level: each is eroded anew from the nearest one that is
+// kept, and the last stop on the way there is kept for a later level where a map is free.
+class LevelMaps {
+ public:
+  explicit LevelMaps(const SkeletonPass& pass) : pass_(pass), at_(last_level(pass)) {
+    if (middle_level(pass) > 0) kept_ = {pass.middle, middle_level(pass)};
+    for (float* map : {pass.eroded[0], pass.eroded[1], pass.middle})
+      if (map != nullptr && map != at_.current && map != at_.next && map != kept_.map) free_.push_back(map);
+    own_ = at_.current == pass.in ? nullptr : pass.eroded[at_.current == pass.eroded[0] ? 0 : 1];
   }
-  return at;
-}
+  const Level& at() const { return at_; }
+
+  void go_down_to(int level, float* spare) {
+    free_.push_back(std::exchange(at_.next, own_));
+    if (level == 0) {
+      at_.current = pass_.in;
+    } else if (level == kept_.level) {
+      at_.current = own_ = std::exchange(kept_, {}).map;
+    } else {
+      at_.current = own_ = eroded_to(level, spare);
+    }
+  }
+
+ private:
+  struct Kept {
+    float* map = nullptr;
+    int level = 0;
+  };
+  float* take_free() {
+    VOX_ASSERT(!free_.empty());
+    float* const map = free_.back();
+    free_.pop_back();
+    return map;
+  }
+  float* eroded_to(int level, float* spare) {
+    const bool pairs = pass_.options.erosion == SoftErosion::kCross;
+    const float* from = kept_.map != nullptr ? kept_.map : pass_.in;
+    int reached = kept_.level;
+    float* const result = take_free();
+    for (int left = pairs ? (level - reached + 1) / 2 : level - reached; left > 0; --left) {
+      const bool twice = pairs && level - reached >= 2, keeps = left == 2 && kept_.map == nullptr && !free_.empty();
+      float* const into = left % 2 == 1 ? result : keeps ? take_free() : spare;
+      if (twice)
+        soft_erode_twice_cuda(into, from, pass_.batch, pass_.stream);
+      else
+        soft_erode_cuda(into, from, pass_.batch, pass_.options.erosion, pass_.stream);
+      reached += twice ? 2 : 1;
+      if (keeps) kept_ = {into, reached};
+      from = into;
+    }
+    return result;
+  }
+
+  const SkeletonPass& pass_;
+  Level at_;
+  float* own_;  // the map of this level, where it is not the input
+  Kept kept_;
+  std::vector<float*> free_;
+};
 
 void run_level(const SkeletonPass& pass, const Level& level, const LevelOut& out) {
   const Grid3 grid = grid_of(pass.batch);
@@ -217,16 +189,6 @@ void run_level(const SkeletonPass& pass, const Level& level, const LevelOut& out
     kernel<<<launch.blocks, kColumnThreads, 0, pass.stream>>>(out, level.current, level.next, grid, launch.chunk);
   });
   check_launch("soft skeleton");
-}
-
-template <SoftErosion kErosion>
-void flow_to_next(const SkeletonPass& pass, const Level& level, const DeltaGradient<kErosion>& source,
-                  const TakenAway& sink) {
-  const Grid3 grid = grid_of(pass.batch);
-  const FlowLaunch launch = flow_launch(grid, pass.batch.volumes, kCubeRim);
-  flow_through_cube<Largest>
-      <<<launch.blocks, launch.threads, 0, pass.stream>>>(source, sink, level.next, grid, launch.chunk);
-  check_launch("gradient of openings");
 }
 
 bool empty(const VolumeBatch& batch) {
@@ -264,22 +226,13 @@ void skeleton_backward(const SkeletonPass& pass, float* grad_in, float* scratch,
   }
   // Gradients of the map at this level and at the next: level 0 ends up in grad_in.
   float *grad = levels % 2 == 1 ? grad_in : scratch, *grad_next = levels % 2 == 1 ? scratch : grad_in;
-  Level at = last_level(pass);
+  LevelMaps maps(pass);
   for (int level = levels - 1; level >= 0; --level) {
     const bool last = level == levels - 1;
-    if (!last) at = {map_of(pass, level, at.current, grad), at.current};
-    const auto flow = [&](auto erosion) {
-      constexpr SoftErosion kErosion = decltype(erosion)::value;
-      const DeltaGradient<kErosion> source{
-          at.current, state, outer, grad, pass.batch.extent.voxels(), static_cast<float>(level)};
-      flow_to_next(pass, at, source, TakenAway{grad_next, last});
-    };
-    if (pass.options.erosion == SoftErosion::kCross)
-      flow(std::integral_constant<SoftErosion, SoftErosion::kCross>{});
-    else
-      flow(std::integral_constant<SoftErosion, SoftErosion::kCube>{});
-    soft_erode_backward_cuda(grad, grad_next, at.current, pass.batch, pass.options.erosion, Gradient::kAdd,
-                             pass.stream);
+    if (!last) maps.go_down_to(level, grad);
+    const Level& at = maps.at();
+    skeleton_level_backward({at.current, at.next, state, outer, grad, grad_next, level, last}, pass.batch,
+                            pass.options.erosion, pass.stream);
     std::swap(grad, grad_next);
   }
 }

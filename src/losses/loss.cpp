@@ -216,7 +216,8 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
   if (targets.image.defined()) input.image = resize_nearest(targets.image, logits.sizes());
   const at::Tensor target = resized_target(targets, view.target, logits.sizes());
   const int64_t channels = view.channels();
-  if (holds_values(target, view)) {
+  input.one_hot = !holds_values(target, view);
+  if (!input.one_hot) {
     VOX_CHECK(target.size(1) == channels, "the target", view.target.empty() ? "" : " " + view.target, " has ",
               target.size(1), " channels but the loss compares it with ", channels,
               "; set model.out_channels, or `channels` of the term");

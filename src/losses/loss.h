@@ -26,11 +26,12 @@ struct Targets {
 
 // What a term sees: its channels of one output at that output's resolution.
 struct LossInput {
-  at::Tensor logits;   // [N, C, Z, Y, X] float32
-  at::Tensor target;   // classes: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; values as they are
-  at::Tensor classes;  // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for regression
-  at::Tensor valid;    // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
-  at::Tensor image;    // may be undefined
+  at::Tensor logits;     // [N, C, Z, Y, X] float32
+  at::Tensor target;     // classes: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; values as they are
+  bool one_hot = false;  // the target holds 0 and 1 only
+  at::Tensor classes;    // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for regression
+  at::Tensor valid;      // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
+  at::Tensor image;      // may be undefined
 };
 
 // What a term with a delay finds out about a prediction, on threads of its own while the training goes on.

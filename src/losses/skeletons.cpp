@@ -76,8 +76,10 @@ class ClDice : public Loss {
 
  private:
   at::Tensor fused(const LossInput& input) const {
-    ops::ClDiceOptions options{.skeleton = options_.kernel(), .smooth = options_.smooth, .logits = false};
-    options.logits = input.logits.size(1) == 1;
+    const ops::ClDiceOptions options{.skeleton = options_.kernel(),
+                                     .smooth = options_.smooth,
+                                     .logits = input.logits.size(1) == 1,
+                                     .mask = input.one_hot};
     if (!options.logits) {
       const auto [p, t] = regions_of(input, options_.background);
       return ops::fused_cldice(p, t, input.valid, options).mean();

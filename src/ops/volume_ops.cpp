@@ -212,6 +212,7 @@ struct FusedClDice : torch::autograd::Function<FusedClDice> {
                   {.values = input.data_ptr<float>(),
                    .logits = call.options.logits,
                    .target = truth.data_ptr<float>(),
+                   .mask = call.options.mask,
                    .valid = counted.defined() ? counted.data_ptr<float>() : nullptr,
                    .channels = input.size(1),
                    .batch = batch,

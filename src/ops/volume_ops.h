@@ -28,6 +28,7 @@ struct ClDiceOptions {
   SoftSkeletonOptions skeleton;
   double smooth = 1;
   bool logits = false;  // of one channel: probabilities are made in passing
+  bool mask = false;    // the target has no values but 0 and 1
 };
 bool has_fused_cldice(const at::Tensor& values);
 at::Tensor fused_cldice(const at::Tensor& values, const at::Tensor& target, const at::Tensor& valid,

@@ -127,7 +127,7 @@ TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpu) {
       truth.backward(outer);
       ours.backward(outer.cuda());
       ASSERT_LT(difference(ours, truth), 1e-6) << input.sizes() << " seed " << seed_ << " sample " << sample;
-      ASSERT_LT(difference(b.grad(), a.grad()), 2e-5)
+      ASSERT_LT(difference(b.grad(), a.grad()), 5e-5)
           << input.sizes() << " iterations " << options.iterations << " seed " << seed_ << " sample " << sample;
     }
   }
@@ -155,8 +155,10 @@ TEST_F(VolumeCuda, ClDiceIsItsFormula) {
     const ClDiceOptions options{
         .skeleton = {static_cast<int>(draw(1, 6)), draw(0, 1) == 1 ? SoftErosion::kCross : SoftErosion::kCube},
         .smooth = 1,
-        .logits = logits};
-    Tensor valid, t = (values(sizes) > 0.6).to(at::kFloat), input = logits ? 3 * at::randn(sizes) : values(sizes);
+        .logits = logits,
+        .mask = draw(0, 1) == 1};
+    Tensor valid, t = values(sizes), input = logits ? 3 * at::randn(sizes) : values(sizes);
+    if (options.mask) t = (t > 0.6).to(at::kFloat);
     if (draw(0, 1) == 1) {
       valid = (at::rand({sizes[0], 1, sizes[2], sizes[3], sizes[4]}) < 0.8).to(at::kFloat);
       t = t * valid;
@@ -211,7 +213,7 @@ TEST_F(VolumeCuda, ComponentsAreThoseOfTheCpu) {
 TEST_F(VolumeCuda, ClDiceGivesTheSameBitsEveryTime) {
   const Tensor input = at::randn({3, 1, 33, 70, 68}).cuda().set_requires_grad(true);
   const Tensor target = (at::rand({3, 1, 33, 70, 68}) < 0.3).to(at::kFloat).cuda();
-  const ClDiceOptions options{.skeleton = {4, SoftErosion::kCross}, .smooth = 1, .logits = true};
+  const ClDiceOptions options{.skeleton = {4, SoftErosion::kCross}, .smooth = 1, .logits = true, .mask = true};
   Tensor first_loss, first_grad;
   for (int launch = 0; launch < cuda::launches(); ++launch) {
     const Tensor loss = fused_cldice(input, target, Tensor(), options);

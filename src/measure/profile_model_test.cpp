@@ -49,6 +49,23 @@ TEST(StepModel, AStepThatStoodAsideForItsSamplesDoesSoNoLonger) {
   EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 5, 0.05);
 }
 
+TEST(StepModel, AStepThatWasTimedWithoutItsSamplesTakesThatOnceTheyCostNothing) {
+  Profile profile = bound_by_samples();
+  profile.own_ms = 5;
+  profile.data_wait_ms = 15;
+  profile.record.alone_ms = 3;
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 3, 0.05);
+  EXPECT_NEAR(StepModel(profile, {}).predict({}), 20, 0.2);
+}
+
+TEST(StepModel, CpusThatOthersUseAreNotIdle) {
+  Profile profile = bound_by_samples();
+  profile.record.wall_ms = 20 * kSteps;
+  EXPECT_NEAR(idle_cpus(profile), 1 - (20 + 2) / 40.0, 1e-6);
+  profile.record.others_cpus = 0.5;
+  EXPECT_NEAR(idle_cpus(profile), 1 - (20 + 2) / 40.0 - 0.25, 1e-6);
+}
+
 TEST(StepModel, ThreadsThatWaitForADiskNeedNoCpu) {
   Profile profile = bound_by_samples();
   profile.record.sums.storage_wait_ms = 20 * kSteps;

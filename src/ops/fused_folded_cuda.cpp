@@ -92,17 +92,19 @@ struct FoldedConv : torch::autograd::Function<FoldedConv> {
     const auto capsule = context->saved_data["call"].toCapsule();
     auto& call = static_cast<FoldedCall&>(*capsule);
     const variable_list saved = context->get_saved_variables();
+    const bool owned = is_ours_alone(grads[0]);
     const at::Tensor &weight = saved[0], &bias = saved[1], dy = channels_last(grads[0]);
     const at::Tensor read = saved[2].defined() ? saved[2] : blocks_again(call, weight.scalar_type());
     call.input = {};  // a node outlives its backward; what it read need not
     call.source.reset();
     const at::Tensor from =
         call.transposed ? as_blocks(columns_of(dy, call.blocks, dy.scalar_type()), call.blocks) : dy;
+    if (bias.defined()) result[2] = bias_gradient(dy, bias);
+    if (owned && call.transposed) free_memory(grads[0]);  // its blocks are there
     const auto [dx, dw] = library_gradients(from, read, folded_weight(weight), {.transposed = call.transposed},
                                             {call.input_learns, weight.requires_grad()});
     if (call.input_learns) result[0] = call.transposed ? channels_last(dx) : from_blocks(dx, call, {});
     if (weight.requires_grad()) result[1] = unfolded_gradient(dw, weight);
-    if (bias.defined()) result[2] = bias_gradient(dy, bias);
     return result;
   }
 };

@@ -67,12 +67,6 @@ void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule
   call.moments.reset();
 }
 
-// Whether nobody reads a gradient again: autograd holds it once more while it calls.
-bool is_ours_alone(const at::Tensor& grad) {
-  return grad.use_count() <= 2 && grad.storage().use_count() == 1 &&
-         grad.is_contiguous(at::MemoryFormat::ChannelsLast3d);
-}
-
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const OptionalTensor& gamma,
                             const OptionalTensor& beta, const OptionalTensor& slope, const OptionalTensor& residual,

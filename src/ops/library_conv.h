@@ -1,7 +1,7 @@
 // Convolutions of cuDNN's, through torch, on a GPU. Before cuDNN has a plan for a shape it builds and times some, and
 // that is most of what a program does before its first step. How many it has to look at for the fastest is found out
 // once for each shape and kept among the choices of kernels (ops/kernel_choice.h); and none may take more memory for
-// itself than a few times what it reads and writes.
+// itself than half of what it reads and writes, or a little.
 #pragma once
 
 #include <ATen/core/Tensor.h>

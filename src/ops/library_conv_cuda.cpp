@@ -40,10 +40,12 @@ struct Operation {
   const at::Tensor &x, &weight;  // or their gradients
   const LibraryConv& how;
 
-  int64_t bytes() const {
-    const int64_t elements = x.numel() + weight.numel() + output_elements(x, weight, how);
-    return elements * static_cast<int64_t>(x.element_size());
+  int64_t bytes() const { return bytes_of(x.numel() + weight.numel() + output_elements(x, weight, how)); }
+  int64_t bytes_made() const {
+    if (way == Way::kForward) return bytes_of(output_elements(x, weight, how));
+    return bytes_of(way == Way::kInputGradient ? x.numel() : weight.numel());
   }
+  int64_t bytes_of(int64_t elements) const { return elements * static_cast<int64_t>(x.element_size()); }
 
   std::vector<int64_t> numbers() const {
     std::vector<int64_t> all{static_cast<int64_t>(way), static_cast<int64_t>(x.scalar_type()), how.transposed};
@@ -90,12 +92,12 @@ using Work = std::function<at::Tensor()>;
 
 // Torch keeps the plan that it takes here for the thread, and so does everything after.
 at::Tensor first_run(const Operation& operation, int plans, const Work& work) {
-  constexpr int64_t kLeast = int64_t{256} << 20, kSlack = int64_t{32} << 20;
-  const int64_t bytes = operation.bytes();
+  constexpr int64_t kLeast = int64_t{64} << 20, kSlack = int64_t{16} << 20;
+  const int64_t workspace = std::max(kLeast, operation.bytes() / 2);
   const PlanCount count(plans);
   if (plans > 1) at::getDeviceAllocator(at::kCUDA)->emptyCache();  // else plans could have what is free there
   try {
-    const MemoryLimit limit(operation.x, bytes + std::max(kLeast, bytes) + kSlack);
+    const MemoryLimit limit(operation.x, operation.bytes_made() + workspace + kSlack);
     return work();
   } catch (const c10::Error&) {  // no plan is so modest
     return work();
@@ -202,8 +204,9 @@ std::pair<at::Tensor, at::Tensor> library_gradients(const at::Tensor& dy, const 
   const at::NoGradGuard no_grad;
   const at::Tensor x = given.detach(), weight = given_weight.detach();
   std::pair<at::Tensor, at::Tensor> result;
-  if (wanted.x) result.first = gradient(Way::kInputGradient, dy, x, weight, how);
+  // The smaller result first: it is there while the other one is made.
   if (wanted.weight) result.second = gradient(Way::kWeightGradient, dy, x, weight, how);
+  if (wanted.x) result.first = gradient(Way::kInputGradient, dy, x, weight, how);
   return result;
 }
 

@@ -1,5 +1,7 @@
 #include "train/training_loop.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -122,37 +124,60 @@ bool TrainingLoop::step_once() {
   background_.rethrow_failure();
   const bool epoch_done = state.step % length_.steps_per_epoch == 0;
   const int64_t patience = std::max<int64_t>(1, parts_.options.training.max_bad_steps);
-  if (epoch_done || state.step % parts_.options.monitor.log_every == 0 ||
-      static_cast<int64_t>(pending_.size()) >= patience)
-    read_pending();
+  if (window_) read_window();  // of earlier steps: the device has this one to do meanwhile
+  if (state.step % parts_.options.monitor.log_every == 0 || static_cast<int64_t>(pending_.size()) >= patience)
+    begin_window();
+  if (epoch_done) read_pending();
+  if (window_ && !window_->there) read_window();
   const Span span("logging");
   parts_.log.tick(state.step);
   return epoch_done;
 }
 
-// The one place where the host waits for the device.
 void TrainingLoop::read_pending() {
+  if (window_) read_window();
+  begin_window();
+  if (window_) read_window();
+}
+
+void TrainingLoop::begin_window() {
   if (pending_.empty()) return;
   std::vector<at::Tensor> rows;
   for (const Pending& pending : pending_) rows.push_back(pending.report.values);
-  const at::Tensor values = [&] {
+  window_.emplace();
+  window_->values = at::stack(rows).to(at::kFloat).contiguous();
+  if (parts_.device.is_cuda()) {
+    const at::Tensor pinned = at::empty(window_->values.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
+    pinned.copy_(window_->values, /*non_blocking=*/true);
+    window_->values = pinned;
+    window_->there = std::make_unique<c10::Event>(at::kCUDA);
+    window_->there->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(parts_.device));
+  }
+  window_->times = runner_->take_times();
+  window_->steps = std::exchange(pending_, {});
+}
+
+// The one place where the host waits for the device.
+void TrainingLoop::read_window() {
+  if (window_->there) {
     const Span waiting("sync");
-    return at::stack(rows).to(at::kCPU, at::kFloat).contiguous();
-  }();
+    window_->there->synchronize();
+  }
   const Span span("logging");
-  const double count = static_cast<double>(pending_.size());
+  const Window window = std::move(*window_);
+  window_.reset();
+  const double count = static_cast<double>(window.steps.size());
   const double wall_s = seconds_since(window_start_);
-  StageTimes mean = runner_->take_times();
+  StageTimes mean = window.times;
   parts_.state.epoch_sums.seconds += wall_s;
   parts_.state.epoch_sums.data_wait_s += mean[Stage::kDataWait];
   for (double& seconds : mean.seconds) seconds /= count;
-  const std::vector<Pending> window = std::move(pending_);
-  pending_.clear();
-  for (size_t i = 0; i < window.size(); ++i) {
-    const StepValues step_values = read_step_values(values[static_cast<int64_t>(i)]);
-    note_waits(window[i].report);
-    if (window[i].step % parts_.options.monitor.log_every == 0) log_step(window[i], step_values, wall_s / count, mean);
-    note_values(window[i], step_values);
+  for (size_t i = 0; i < window.steps.size(); ++i) {
+    const Pending& step = window.steps[i];
+    const StepValues step_values = read_step_values(window.values[static_cast<int64_t>(i)]);
+    note_waits(step.report);
+    if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values, wall_s / count, mean);
+    note_values(step, step_values);
   }
   window_start_ = Clock::now();
 }
@@ -194,6 +219,7 @@ void TrainingLoop::note_bad(const Pending& pending, const StepValues& values) {
   if (state.bad_in_a_row < std::max<int64_t>(1, parts_.options.training.max_bad_steps)) return;
   background_.finish();
   const int64_t in_a_row = std::exchange(state.bad_in_a_row, 0);
+  pending_.clear();  // a step that was under way meanwhile
   if (!fs::exists(folder_.last())) save({});
   background_.finish();
   throw Error(concat(in_a_row, " steps in a row were not finite (the last: ", bad.what, " at step ", bad.step,
@@ -301,7 +327,7 @@ bool TrainingLoop::validate_now() {
 }
 
 void TrainingLoop::save(const CheckpointLinks& links) {
-  VOX_ASSERT(pending_.empty());
+  VOX_ASSERT(pending_.empty() && !window_);
   const Span span("checkpoint");
   last_save_ = Clock::now();
   parts_.log.phase("saving", parts_.state.step);

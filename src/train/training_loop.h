@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <map>
 #include <memory>
@@ -53,9 +54,18 @@ class TrainingLoop {
     StepReport report;
   };
 
+  struct Window {  // steps whose values are on their way to the host
+    std::vector<Pending> steps;
+    at::Tensor values;
+    std::unique_ptr<c10::Event> there;  // on a GPU
+    StageTimes times;
+  };
+
   bool step_once();
   bool probe_goes_on();
   void read_pending();
+  void begin_window();
+  void read_window();
   void note_waits(const StepReport& report);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
@@ -74,6 +84,7 @@ class TrainingLoop {
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
+  std::optional<Window> window_;
   std::vector<std::pair<double, int64_t>> waits_;  // of each term since the last logged step: sum and count
   std::optional<double> probed_loss_;
   Clock::time_point window_start_, last_save_;

@@ -32,11 +32,13 @@ def test_blocks_in_turns(voxloom):
     assert blocks[0]["loss"] != blocks[1]["loss"]  # steps were done in between
 
 
-PEAK_GB = {"nnunet_128_b2": 3.364, "mlperf_128_b7": 10.577, "vesuvius_b2": 1.997, "kbp64_b2": 3.080, "basic_112_b4": 5.367,
-           "monaiunet_112_b4": 1.152}  # of captured steps on an H200 (2026-11-15), as `bench step` gives them
+# Of the first step with known choices of kernels, and of later ones, on an H200 (2026-11-15), as `bench step` gives them.
+PEAKS_GB = {"nnunet_128_b2": (3.037, 3.060), "mlperf_128_b7": (9.580, 9.601), "vesuvius_b2": (1.830, 1.841),
+            "kbp64_b2": (2.755, 2.780), "basic_112_b4": (5.282, 5.315), "monaiunet_112_b4": (1.084, 1.068)}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda path: path.stem)
 def test_memory_is_estimated_to_a_tenth(voxloom, workload):
     found = json.loads(voxloom("profile", workload, "--on", "h200", "data.root=.", "--json").stdout)
-    assert found["memory_gb"] == pytest.approx(PEAK_GB[workload.stem], rel=0.1)
+    for peak in PEAKS_GB[workload.stem]:
+        assert found["memory_gb"] == pytest.approx(peak, rel=0.1)

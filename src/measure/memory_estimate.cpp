@@ -26,15 +26,34 @@ int64_t elements_of(const ops::LayerRecord& layer) {
   return elements;
 }
 
-// Layer by layer backwards: what is still kept, the gradient of its output, and the next one: of the raw output behind
-// the norm, or of the input.
+// Layer by layer backwards: what is still kept, the gradient of its output, and that of the input. The gradient behind
+// a norm takes the place of the one before it, and the norm's own input is gone when the convolution's turn comes.
 int64_t backward_peak(const LayerTable& table) {
   int64_t peak = table.kept_fused_elements;
   for (const ops::LayerRecord& layer : table.layers) {
     const int64_t output = elements_of(layer);
-    peak = std::max(peak, layer.kept_fused + output + std::max(output, layer.input));
+    peak = std::max(peak, layer.kept_fused + (layer.has_norm ? std::max(output, layer.input) : output + layer.input));
   }
   return peak;
+}
+
+// Whether the gradient of its weights is written in float32 at once, as matrix products do (is_deep of ops/columns.h).
+bool writes_full_gradients(const ops::LayerRecord& layer) {
+  constexpr int64_t kTile = 128, kFewTiles = 64, kWidth = 2048;
+  const int64_t out = layer.output[1],
+                places = layer.transposed ? layer.input / layer.in_channels : elements_of(layer) / out;
+  const int64_t width = layer.taps * (layer.transposed ? out : layer.in_channels);
+  const int64_t channels = layer.transposed ? layer.in_channels : out;
+  const auto tiles = [](int64_t count) { return (count + kTile - 1) / kTile; };
+  return layer.groups == 1 && layer.taps > 1 && width >= kWidth && tiles(places) * tiles(channels) <= kFewTiles;
+}
+
+// What the backward pass leaves in half precision until it is collected.
+int64_t half_gradients(const LayerTable& table) {
+  int64_t count = 0;
+  for (const ops::LayerRecord& layer : table.layers)
+    if (!writes_full_gradients(layer)) count += layer.parameters;
+  return count;
 }
 
 }  // namespace
@@ -57,7 +76,7 @@ MemoryEstimate estimate_memory(const Options& options, const ParameterSet& param
   estimate.optimizer = count * kFloat * slots;
   const bool fused = half && device == MemoryOf::kGpu;
   estimate.activations = (fused ? table.kept_fused_elements : table.kept_elements) * element;
-  if (fused) estimate.gradients += count * kHalf;  // as the backward pass leaves them, until they are collected
+  if (fused) estimate.gradients += half_gradients(table) * kHalf;
   if (fused && !options.model.use_checkpoint) {
     estimate.working = (backward_peak(table) - table.kept_fused_elements) * element;
   } else {

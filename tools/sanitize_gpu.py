@@ -5,6 +5,8 @@
 
 Kernels of others (torch, cuDNN), which the tests compare with, run as they are. Tests of speed and of large volumes are
 left out, and so are those of whole networks, whose kernels the others launch. Exit 0: every group ended without a finding.
+For racecheck build with -DVOX_RACECHECK=ON: it does not see that a lane arrives for its warp, and reports the exchange
+between blocks otherwise.
 """
 import argparse
 import os

@@ -16,7 +16,7 @@ __device__ __forceinline__ void sync_pair() {
 }
 
 // One lane arrives for its warp, after the warp has met. compute-sanitizer's racecheck follows only what a thread does
-// itself; with this defined every lane arrives, so that it can see the order (tools/sanitize_gpu.py says how).
+// itself; with this defined (-DVOX_RACECHECK=ON) every lane arrives, so that it can see the order.
 #ifdef VOX_EVERY_LANE_ARRIVES
 inline constexpr int kArrivals = 32;
 #else

@@ -60,4 +60,4 @@ reference: build
 gpu-compile:
 	@tools/setup.sh gpu
 	@cmake --preset gpu -DVOX_TESTS=ON -DTORCH_DIR=$$(.venv-gpu/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")/torch
-	@cmake --build build/gpu --target voxloom vox_cuda_test -j $(JOBS)
+	@cmake --build build/gpu --target voxloom vox_cuda_test voxloom_ops -j $(JOBS)

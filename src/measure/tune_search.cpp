@@ -33,7 +33,7 @@ class Search {
     runner_.judged(start);
     tried_.insert(Changes{});
     const double final_seconds = std::min(kFinalSeconds, kFinalShare * 60 * runner_.request().minutes);
-    while (runner_.seconds_left() > final_seconds) {
+    while (runner_.seconds_left() > final_seconds + seconds_of_a_trial()) {
       const std::optional<Move> move = next_move();
       if (!move) break;
       tried_.insert(move->changes);
@@ -47,6 +47,8 @@ class Search {
   }
 
  private:
+  // As the last one; the first also prepared the data.
+  double seconds_of_a_trial() { return runner_.trials().size() > 1 ? runner_.trials().back().seconds : 0; }
   const Trial& best_trial() { return runner_.trials()[best_index_]; }
   bool allowed(const std::string& what) const { return runner_.request().allow.contains(what); }
 

@@ -61,7 +61,8 @@ def test_a_stale_table_is_noticed(place, tmp_path):
 def test_cases_are_lines_of_their_own(place):
     seeds = [entry(f"seed {seed}", 3 + seed, 2, case=case) for seed in (0, 1) for case in ("plain", "+ term")]
     text = place(*seeds)[1]
-    assert "| plain | 3.500 (3.000 to 4.000) |" in text and "| + term |" in text and "| seed 0 |" not in text
+    assert "| plain, 2 runs | 3.500 (3.000 to 4.000) |" in text and "| + term, 2 runs |" in text
+    assert "| seed 0 |" not in text
 
 
 def test_the_readmes_have_the_scores_of_the_results():

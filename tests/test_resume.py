@@ -179,6 +179,7 @@ loss:
               for name in ("whole", "again", "resumed")}
     assert [step for step, (_, late) in values["whole"].items() if late] == ["4", "9", "14"]
     assert all(float(row["topology_wait_ms"]) >= 0 for row in rows(tmp_path / "whole") if row["loss.topology"])
+    assert all(0 < float(row["dice_ms"]) < float(row["step_ms"]) for row in rows(tmp_path / "whole"))
     assert values["again"] == values["whole"] and values["resumed"].items() <= values["whole"].items()
     for name in ("again", "resumed"):
         assert_same_weights(checkpoint(tmp_path / name), checkpoint(tmp_path / "whole"))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/span.h"
@@ -316,6 +317,10 @@ bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const 
   return any_due ? reached : head == 0;
 }
 
+std::optional<double> LossSet::take_seconds(size_t term) const {
+  return std::exchange(impl_->terms[term].seconds, std::nullopt);
+}
+
 std::vector<std::string> LossSet::term_names() const {
   std::vector<std::string> names;
   for (const Impl::Term& term : impl_->terms) names.push_back(term.label);
@@ -345,14 +350,16 @@ LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets
   for (size_t head = 0; head < logits.size(); ++head) {
     std::vector<std::optional<LossInput>> inputs(impl_->views.size());
     for (size_t t = 0; t < values.size(); ++t) {
-      const Impl::Term& term = impl_->terms[t];
+      Impl::Term& term = impl_->terms[t];
       const double weight = impl_->head_weight(term, weights, head);
       if (!missing[t] || weight == 0) continue;
       const Span span(term.span);
+      const Clock::time_point begin = Clock::now();
       std::optional<LossInput>& input = inputs[term.view];
       if (!input) input = impl_->input_for(logits[head], targets, valid, impl_->views[term.view]);
       const at::Tensor value = term.loss->compute(*input) * weight;
       values[t] = values[t].defined() ? values[t] + value : value;
+      if (value.is_cpu() && delays == Delays::kHonoured) term.seconds = term.seconds.value_or(0) + seconds_since(begin);
     }
   }
   for (size_t t = 0; t < values.size(); ++t) {

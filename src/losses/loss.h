@@ -122,6 +122,9 @@ class LossSet {
   // Whether output number `head` of so many gets a gradient at this step.
   bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;
   std::optional<double> take_wait(size_t term) const;  // Loss::take_wait
+  // What compute() spent on a term since it was last asked, disregarded delays left out; nullopt: nothing, or it was on
+  // a GPU, where the host does not see it.
+  std::optional<double> take_seconds(size_t term) const;
 
   int64_t delay(size_t term) const;
   // Late terms begin where others would be due, and are applied `delay` steps later to the logits of the same batch.

@@ -19,7 +19,8 @@ struct LossSet::Impl {
     LossTerm options;
     size_t view = 0;
     std::unique_ptr<Loss> loss;
-    const char* span;  // loss.<label>
+    const char* span;               // loss.<label>
+    std::optional<double> seconds;  // LossSet::take_seconds
   };
 
   LossOptions options;

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <type_traits>
 
 #include "base/error.h"
 #include "kernels/cldice_cuda.h"
@@ -34,6 +35,17 @@ void with_type_of(const at::Tensor& values, const Work& work) {
   if (values.scalar_type() == at::kDouble) return work(double{});
   VOX_ASSERT(values.scalar_type() == at::kFloat);
   work(float{});
+}
+
+// Calls work(of) for each volume of tensors like `values`; of(tensor) is where the volume begins there.
+template <class Work>
+void on_each_volume(const at::Tensor& values, const Work& work) {
+  const int64_t voxels = volume_extent(values).voxels();
+  with_type_of(values, [&](auto type) {
+    for_each_volume(values, [&](int64_t i) {
+      work([start = i * voxels](const at::Tensor& tensor) { return tensor.data_ptr<decltype(type)>() + start; });
+    });
+  });
 }
 
 bool has_kernel(const at::Tensor& values) {
@@ -72,13 +84,7 @@ void skeleton_into(const at::Tensor& result, const at::Tensor& input, const Soft
     return;
   }
   const Extent3 extent = volume_extent(input);
-  with_type_of(input, [&](auto type) {
-    using T = decltype(type);
-    for_each_volume(input, [&](int64_t i) {
-      const int64_t start = i * extent.voxels();
-      soft_skeleton_cpu(result.data_ptr<T>() + start, input.data_ptr<T>() + start, extent, options);
-    });
-  });
+  on_each_volume(input, [&](auto of) { soft_skeleton_cpu(of(result), of(input), extent, options); });
 }
 
 void skeleton_backward_into(const at::Tensor& result, const at::Tensor& outer, const at::Tensor& input,
@@ -96,14 +102,8 @@ void skeleton_backward_into(const at::Tensor& result, const at::Tensor& outer, c
     return;
   }
   const Extent3 extent = volume_extent(input);
-  with_type_of(input, [&](auto type) {
-    using T = decltype(type);
-    for_each_volume(input, [&](int64_t i) {
-      const int64_t start = i * extent.voxels();
-      soft_skeleton_backward_cpu(result.data_ptr<T>() + start, outer.data_ptr<T>() + start, input.data_ptr<T>() + start,
-                                 extent, options);
-    });
-  });
+  on_each_volume(input,
+                 [&](auto of) { soft_skeleton_backward_cpu(of(result), of(outer), of(input), extent, options); });
 }
 
 struct SoftSkeleton : torch::autograd::Function<SoftSkeleton> {
@@ -139,13 +139,7 @@ void erode_into(const at::Tensor& result, const at::Tensor& input, SoftErosion e
     return;
   }
   const Extent3 extent = volume_extent(input);
-  with_type_of(input, [&](auto type) {
-    using T = decltype(type);
-    for_each_volume(input, [&](int64_t i) {
-      const int64_t start = i * extent.voxels();
-      soft_erode_cpu(result.data_ptr<T>() + start, input.data_ptr<T>() + start, extent, erosion);
-    });
-  });
+  on_each_volume(input, [&](auto of) { soft_erode_cpu(of(result), of(input), extent, erosion); });
 }
 
 void erode_backward_into(const at::Tensor& result, const at::Tensor& outer, const at::Tensor& input,
@@ -163,13 +157,9 @@ void erode_backward_into(const at::Tensor& result, const at::Tensor& outer, cons
   }
   result.zero_();
   const Extent3 extent = volume_extent(input);
-  with_type_of(input, [&](auto type) {
-    using T = decltype(type);
-    for_each_volume(input, [&](int64_t i) {
-      const int64_t start = i * extent.voxels();
-      soft_erode_backward_cpu(result.data_ptr<T>() + start, outer.data_ptr<T>() + start, input.data_ptr<T>() + start,
-                              extent, erosion, T{1});
-    });
+  on_each_volume(input, [&](auto of) {
+    using T = std::remove_pointer_t<decltype(of(result))>;
+    soft_erode_backward_cpu(of(result), of(outer), of(input), extent, erosion, T{1});
   });
 }
 

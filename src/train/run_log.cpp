@@ -118,7 +118,7 @@ void RunLog::step(const LoggedStep& logged) {
   MetricsRow row{logged.step, length_.epoch_of(logged.step), "train", {}};
   row.set("loss", logged.loss);
   for (const auto& [name, value] : logged.terms) row.set("loss." + name, value);
-  for (const auto& [name, seconds] : logged.waits) row.set(name + "_wait_ms", seconds * 1000);
+  for (const auto& [name, seconds] : logged.term_s) row.set(name + "_ms", seconds * 1000);
   row.set("lr", logged.lr);
   row.set("grad_norm", logged.grad_norm);
   row.set("step_ms", logged.step_s * 1000);

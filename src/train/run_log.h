@@ -31,7 +31,7 @@ struct LoggedStep {
   int64_t step = 0;
   double loss = 0, lr = 0, grad_norm = 0;
   std::vector<std::pair<std::string, double>> terms;    // those that were due
-  std::vector<std::pair<std::string, double>> waits;    // seconds for the threads of a term; mean since the last one
+  std::vector<std::pair<std::string, double>> term_s;   // seconds for a term, and for its threads (TERM_wait); means
   double step_s = 0;                                    // mean since the last logged step
   std::vector<std::pair<std::string, double>> stage_s;  // data_wait, forward, ...; mean likewise
   std::optional<double> gpu_mem_gb;

@@ -199,6 +199,7 @@ StepReport StepRunner::run_step(int64_t step) {
   update_or_replay(sums.loss, sums.replayed);
   std::vector<at::Tensor> values{sums.loss};
   for (const at::Tensor& term : sums.terms) {
+    report.term_s.push_back(parts_.loss.take_seconds(report.due.size()));
     report.waits.push_back(parts_.loss.take_wait(report.due.size()));
     report.due.push_back(term.defined());
     values.push_back(term.defined() ? term

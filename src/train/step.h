@@ -42,7 +42,8 @@ struct StepReport {
   std::vector<SampleInfo> samples;  // of the whole step, in order
   at::Tensor values;                // on the device: loss, each term (NaN where absent), gradient norm, skipped, scale
   std::vector<bool> due;            // which terms this step had
-  std::vector<std::optional<double>> waits;  // seconds for which it waited for a term's threads; nullopt: it has none
+  std::vector<std::optional<double>> term_s;  // LossSet::take_seconds
+  std::vector<std::optional<double>> waits;   // seconds for which it waited for a term's threads; nullopt: it has none
 };
 
 struct StepValues {  // the same on the host

@@ -175,19 +175,22 @@ void TrainingLoop::read_window() {
   for (size_t i = 0; i < window.steps.size(); ++i) {
     const Pending& step = window.steps[i];
     const StepValues step_values = read_step_values(window.values[static_cast<int64_t>(i)]);
-    note_waits(step.report);
+    note_times(step.report);
     if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values, wall_s / count, mean);
     note_values(step, step_values);
   }
   window_start_ = Clock::now();
 }
 
-void TrainingLoop::note_waits(const StepReport& report) {
-  waits_.resize(terms_.size());
+void TrainingLoop::note_times(const StepReport& report) {
+  const auto note = [&](const std::string& name, const std::optional<double>& seconds) {
+    if (!seconds) return;
+    term_times_[name].first += *seconds;
+    ++term_times_[name].second;
+  };
   for (size_t i = 0; i < terms_.size(); ++i) {
-    if (!report.due[i] || !report.waits[i]) continue;
-    waits_[i].first += *report.waits[i];
-    ++waits_[i].second;
+    note(terms_[i], report.term_s[i]);
+    if (report.due[i]) note(terms_[i] + "_wait", report.waits[i]);
   }
 }
 
@@ -236,10 +239,9 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
   logged.grad_norm = values.grad_norm;
   for (size_t i = 0; i < terms_.size(); ++i)
     if (pending.report.due[i]) logged.terms.emplace_back(terms_[i], values.terms[i]);
-  for (size_t i = 0; i < waits_.size(); ++i)
-    if (waits_[i].second > 0)
-      logged.waits.emplace_back(terms_[i], waits_[i].first / static_cast<double>(waits_[i].second));
-  waits_.clear();
+  for (const auto& [name, sum] : term_times_)
+    logged.term_s.emplace_back(name, sum.first / static_cast<double>(sum.second));
+  term_times_.clear();
   logged.step_s = step_s;
   for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, mean[stage]);
   logged.gpu_mem_gb = gpu_peak_gb(parts_.device);

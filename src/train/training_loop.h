@@ -66,7 +66,7 @@ class TrainingLoop {
   void read_pending();
   void begin_window();
   void read_window();
-  void note_waits(const StepReport& report);
+  void note_times(const StepReport& report);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
   void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
@@ -85,7 +85,7 @@ class TrainingLoop {
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
   std::optional<Window> window_;
-  std::vector<std::pair<double, int64_t>> waits_;  // of each term since the last logged step: sum and count
+  std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
   std::optional<double> probed_loss_;
   Clock::time_point window_start_, last_save_;
   std::vector<std::pair<std::string, double>> last_scores_;

@@ -3,7 +3,9 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
+
 #include "kernels/cuda.h"
+#include "ops/deep_product.h"
 
 namespace vox {
 
@@ -37,15 +39,13 @@ int64_t backward_peak(const LayerTable& table) {
   return peak;
 }
 
-// Whether the gradient of its weights is written in float32 at once, as matrix products do (is_deep of ops/columns.h).
+// Whether the gradient of its weights is written in float32 at once, as matrix products do.
 bool writes_full_gradients(const ops::LayerRecord& layer) {
-  constexpr int64_t kTile = 128, kFewTiles = 64, kWidth = 2048;
   const int64_t out = layer.output[1],
                 places = layer.transposed ? layer.input / layer.in_channels : elements_of(layer) / out;
   const int64_t width = layer.taps * (layer.transposed ? out : layer.in_channels);
   const int64_t channels = layer.transposed ? layer.in_channels : out;
-  const auto tiles = [](int64_t count) { return (count + kTile - 1) / kTile; };
-  return layer.groups == 1 && layer.taps > 1 && width >= kWidth && tiles(places) * tiles(channels) <= kFewTiles;
+  return layer.groups == 1 && layer.taps > 1 && ops::is_deep_product(places, width, channels);
 }
 
 // What the backward pass leaves in half precision until it is collected.

@@ -30,8 +30,7 @@ cuda::Windows windows_over(const cuda::Shape5& volume, const Extent3& count, con
                            const Extent3& padding);
 // Whether the columns' matrix is small enough not to matter.
 bool is_narrow(const cuda::Windows& windows);
-// Whether cuDNN's thread blocks, one for a tile of the result, would be few and have much to sum.
-bool is_deep(const cuda::Windows& windows, int64_t channels);
+bool is_deep(const cuda::Windows& windows, int64_t channels);  // ops/deep_product.h
 // A feature as a layer reads it that applies norms itself: what is applied already is read so.
 Input part_of(const Feature& feature);
 // Whether products may take a layer at all.

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "ops/columns.h"
+#include "ops/deep_product.h"
 #include "ops/device.h"
 #include "ops/fused.h"
 #include "ops/gradient_places.h"
@@ -13,12 +14,6 @@ namespace vox::ops::fused {
 namespace {
 
 constexpr int64_t kTogether = 8;  // elements that rows are multiples of, 16 bytes
-
-int64_t tiles(int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = 128;
-  return (rows + kTile - 1) / kTile * ((columns + kTile - 1) / kTile);
-}
-constexpr int64_t kFewTiles = 64;  // that leave half of a large GPU idle
 
 Extent3 extent_of(const at::Tensor& volume) {
   return {volume.size(2), volume.size(3), volume.size(4)};
@@ -51,7 +46,7 @@ at::Tensor product_over_rows(const at::Tensor& a, const at::Tensor& b) {
   int64_t pieces = 1;
   const int64_t rows = a.size(0);
   while (pieces < kMostPieces && rows % (2 * pieces) == 0 && rows / (2 * pieces) >= kLeastRows) pieces *= 2;
-  if (pieces == 1 || tiles(a.size(1), b.size(1)) > kFewTiles) return at::mm(a.t(), b);
+  if (pieces == 1 || result_tiles(a.size(1), b.size(1)) > kFewTiles) return at::mm(a.t(), b);
   const at::Tensor left = a.reshape({pieces, -1, a.size(1)}), right = b.reshape({pieces, -1, b.size(1)});
   return at::bmm(left.transpose(1, 2), right, at::kFloat).sum(0);
 }
@@ -115,8 +110,7 @@ bool is_narrow(const cuda::Windows& windows) {
 }
 
 bool is_deep(const cuda::Windows& windows, int64_t channels) {
-  constexpr int64_t kWidth = 2048;
-  return windows.width() >= kWidth && tiles(windows.rows(), channels) <= kFewTiles;
+  return is_deep_product(windows.rows(), windows.width(), channels);
 }
 
 Input part_of(const Feature& feature) {

@@ -119,7 +119,7 @@ def blended(network, image, window, overlap, wanted):
     return np.where(weight > 0, total / np.maximum(weight, 1e-9), 0), weight > 0
 
 
-@pytest.mark.parametrize("how", ["mask", "threshold"])
+@pytest.mark.parametrize("how", ["mask", "channel", "threshold"])
 def test_windows_without_anything_are_skipped_and_zero(networks, voxloom, draw, tmp_path, how):
     window, shape = [8, 8, 8], [draw.randrange(16, 30) for _ in range(3)]
     image = np.clip(random_image(draw, shape), -1, 1) - 2
@@ -127,10 +127,22 @@ def test_windows_without_anything_are_skipped_and_zero(networks, voxloom, draw, 
     at = [draw.randrange(n) for n in shape]
     mask[tuple(slice(a, a + 3) for a in at)] = 1
     image[mask > 0] = 5
+    if how == "channel":
+        image[mask == 0] = 0
     np.save(tmp_path / "mask_case.npy", mask)
-    option = f"inference.mask={tmp_path}/mask_{{id}}.npy" if how == "mask" else "inference.skip_below=4.5"
+    option = {"mask": f"inference.mask={tmp_path}/mask_{{id}}.npy", "channel": "inference.mask=channel:0",
+              "threshold": "inference.skip_below=4.5"}[how]
     ours = predict(voxloom, tmp_path, networks["one"], image, text(window), option, "inference.batch_size=3")
-    theirs, touched = blended(networks["one"][0], image, window, 0.5, lambda here: mask[here].any())
+    if how == "mask":  # one window about its box
+        ends = [min(a + 3, n) for a, n in zip(at, shape)]
+        begins = [min(max(a - (8 - (e - a)) // 2, 0), n - 8) for a, e, n in zip(at, ends, shape)]
+        box = tuple(slice(b, b + 8) for b in begins)
+        theirs, touched = np.zeros(shape), np.zeros(shape, bool)
+        with torch.no_grad():
+            theirs[box] = networks["one"][0](torch.from_numpy(image[box])[None, None])[0, 0].numpy()
+        touched[box] = True
+    else:
+        theirs, touched = blended(networks["one"][0], image, window, 0.5, lambda here: mask[here].any())
     assert not touched.all() and (ours[~touched] == 0).all()
     assert np.abs(ours - theirs).max() <= 1e-4
     labels = predict(voxloom, tmp_path, networks["classes"], image, text(window), option, "data.target=segmentation")

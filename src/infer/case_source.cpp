@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "io/format.h"
 #include "volume/glob.h"
+#include "volume/marked.h"
 
 namespace vox {
 namespace {
@@ -104,6 +105,7 @@ void skip_outside_mask(WindowSource& source, const CaseInput& input, const Exten
     const std::string file = with_id(mask, input.id), below = (std::filesystem::path(options.root) / file).string();
     fetch = mask_in_file(!volume_exists(file) && volume_exists(below) ? below : file, source.extent);
   }
+  if (!mask.starts_with("channel:")) source.region = marked_box(fetch, source.extent);
   source.wanted = [fetch, window, extent = source.extent](const Extent3& begin) {
     const Box3 box = intersect({begin, begin + window}, whole(extent));
     return any_voxel(fetch(box).view, box);

@@ -19,20 +19,30 @@ namespace {
 constexpr size_t kBatchesAhead = 1, kPiecesBehind = 1;  // beside the one at work on either side
 constexpr int64_t kPieceBytes = 4 << 20;                // of finished slices handed over at once
 
-struct Layer {  // windows of equal z
+struct Layer {  // windows of equal z, or none: slices that no window touches
   int64_t z = 0, next_z = 0;
   std::vector<Extent3> begins;
 };
 
-// Those that touch a slice from `first_slice` on.
-std::vector<Layer> layers_of(const Extent3& volume, const SlidingWindowOptions& options, int64_t first_slice) {
+// Of slices from `first_slice` on. None goes on for longer than a window is deep before the next begins.
+std::vector<Layer> layers_of(const Extent3& volume, const Box3& region, const SlidingWindowOptions& options,
+                             int64_t first_slice) {
   std::vector<Layer> layers;
-  for (const Extent3& begin : window_begins(volume, options.window, options.overlap)) {
+  const auto add_without_windows = [&](int64_t z, int64_t until) {
+    for (; z < until; z += options.window.z) layers.push_back({z, 0, {}});
+  };
+  int64_t covered = first_slice;
+  for (const Extent3& begin : window_begins(volume, options.window, options.overlap, region)) {
     if (begin.z + options.window.z <= first_slice) continue;
-    if (layers.empty() || layers.back().z != begin.z) layers.push_back({begin.z, volume.z, {}});
+    if (layers.empty() || layers.back().z != begin.z) {
+      add_without_windows(covered, begin.z);
+      layers.push_back({begin.z, 0, {}});
+      covered = begin.z + options.window.z;
+    }
     layers.back().begins.push_back(begin);
   }
-  for (size_t i = 0; i + 1 < layers.size(); ++i) layers[i].next_z = layers[i + 1].z;
+  add_without_windows(covered, volume.z);
+  for (size_t i = 0; i < layers.size(); ++i) layers[i].next_z = i + 1 < layers.size() ? layers[i + 1].z : volume.z;
   return layers;
 }
 
@@ -51,6 +61,11 @@ class Reader {  // of one layer after the other
 
   bool read(const Layer& layer) {  // false once nobody wants more
     WindowBatch batch;
+    if (layer.begins.empty()) {
+      batch.ends_layer = true;
+      batch.finished_until = layer.next_z;
+      return out_.push(std::move(batch));
+    }
     for (size_t i = 0; i < layer.begins.size(); ++i) {
       if (wanted(layer.begins[i])) add(layer.begins[i], batch);
       ++batch.passed;
@@ -154,7 +169,7 @@ class Computation {
         options_(options),
         run_(run),
         variants_(variants_of(options.window, options.augment, options.mirroring)),
-        layers_(layers_of(source.extent, options, run.first_slice)),
+        layers_(layers_of(source.extent, source.region.value_or(whole(source.extent)), options, run.first_slice)),
         device_(networks.front()->parameters().device()),
         taken_(std::max<int64_t>(0, layers_.empty() ? 0 : layers_.front().z)) {
     for (const Layer& layer : layers_) total_ += static_cast<int64_t>(layer.begins.size());
@@ -242,7 +257,7 @@ at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Ten
   std::optional<SlabBlend> blend;
   at::Tensor result;
   int64_t taken = 0;
-  for (const Layer& layer : layers_of(extent, options, 0)) {
+  for (const Layer& layer : layers_of(extent, whole(extent), options, 0)) {
     for (size_t first = 0; first < layer.begins.size(); first += static_cast<size_t>(options.batch_size)) {
       const size_t last = std::min(layer.begins.size(), first + static_cast<size_t>(options.batch_size));
       std::vector<at::Tensor> windows;

@@ -38,6 +38,7 @@ struct WindowSource {
   std::function<void(const Extent3& begin, int64_t channel, float* out)> read{};
   std::function<bool(const Extent3& begin)> wanted{};  // others are skipped unread; empty: all are wanted
   std::optional<float> skip_below{};                   // windows without a voxel that reaches this are skipped
+  std::optional<Box3> region{};                        // windows lie over this box alone; none: over the volume
 };
 
 struct Slab {  // finished slices; where every window was skipped, the background is certain (infer/slab_blend.h)

@@ -46,6 +46,36 @@ TEST(Windows, NeighboursAreNoFurtherApartThanTheOverlapAllows) {
   EXPECT_THROW(window_begins({100, 8, 8}, {24, 8, 8}, 1.0), Error);
 }
 
+TEST(Windows, OverARegionCoverItAndLieInsideTheVolume) {
+  for (uint64_t round = 0; round < 200; ++round) {
+    Random random(6, round, kSynthStream);
+    Extent3 window, volume;
+    Box3 region;
+    for (int axis = 0; axis < 3; ++axis) {
+      window[axis] = random.below(12) + 4;
+      volume[axis] = random.below(40) + 1;
+      region.begin[axis] = random.below(volume[axis]);
+      region.end[axis] = region.begin[axis] + 1 + random.below(volume[axis] - region.begin[axis]);
+    }
+    std::vector<int> covered(static_cast<size_t>(volume.voxels()));
+    const std::vector<Extent3> begins = window_begins(volume, window, random.uniform(0, 0.9), region);
+    for (const Extent3& begin : begins) {
+      EXPECT_TRUE(whole(max(volume, window)).contains({max(begin, {0, 0, 0}), max(begin, {0, 0, 0}) + window}));
+      const Box3 box = intersect({begin, begin + window}, whole(volume));
+      for (int64_t z = box.begin.z; z < box.end.z; ++z)
+        for (int64_t y = box.begin.y; y < box.end.y; ++y)
+          for (int64_t x = box.begin.x; x < box.end.x; ++x)
+            ++covered[static_cast<size_t>((z * volume.y + y) * volume.x + x)];
+    }
+    for (int64_t z = region.begin.z; z < region.end.z; ++z)
+      for (int64_t y = region.begin.y; y < region.end.y; ++y)
+        for (int64_t x = region.begin.x; x < region.end.x; ++x)
+          EXPECT_GT(covered[static_cast<size_t>((z * volume.y + y) * volume.x + x)], 0) << round;
+    const bool fits = min(region.extent(), window) == region.extent();
+    EXPECT_TRUE(!fits || begins.size() == 1) << round;
+  }
+}
+
 TEST(BlendWeights, AreAGaussianOfAnEighthOfTheWindow) {
   const Extent3 window{16, 8, 9};
   const std::vector<float> weights = blend_weights(window, Blend::kGaussian);
@@ -127,10 +157,11 @@ TEST(SlidingWindow, OfAResidentVolumeIsTheSameToTheBit) {
                          expected.data.as<float>()));
 }
 
-TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
+void expect_the_same_wherever_the_run_starts(const std::optional<Box3>& region) {
   const Extent3 volume{37, 12, 9}, window{8, 8, 8};
   std::vector<float> image;
   WindowSource source = noise_source(volume, window, &image);
+  source.region = region;
   AddsOne network;
   network.parameters().add({.name = "unused", .shape = {1}});
   const SlidingWindowOptions options{window, 0.7, Blend::kGaussian, 3};
@@ -156,7 +187,12 @@ TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
     return values;
   };
   const std::vector<float> whole_run = run_from(0);
-  ASSERT_GT(marks.size(), 10U);
+  ASSERT_GT(marks.size(), region ? 5U : 10U);
+  if (region) {  // windows of 8 over 17 slices from 14 on: nothing is known outside 14:31
+    for (int64_t voxel = 0; voxel < volume.voxels(); ++voxel)
+      EXPECT_EQ(std::isinf(whole_run[static_cast<size_t>(volume.voxels() + voxel)]),
+                voxel / slice < 14 || voxel / slice >= 31 || voxel / volume.x % volume.y >= 8 || voxel % volume.x >= 8);
+  }
   for (const int64_t mark : marks) {
     const std::vector<float> later = run_from(mark);
     for (int64_t channel = 0; channel < 2; ++channel) {
@@ -164,6 +200,14 @@ TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
       EXPECT_TRUE(std::equal(later.begin() + from, later.begin() + from + count, whole_run.begin() + from)) << mark;
     }
   }
+}
+
+TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
+  expect_the_same_wherever_the_run_starts(std::nullopt);
+}
+
+TEST(Slabs, OfWindowsOverARegionAreTheSameToTheBitWhereverTheRunStarts) {
+  expect_the_same_wherever_the_run_starts(Box3{{14, 0, 0}, {31, 3, 2}});
 }
 
 TEST(Slabs, AnErrorOfReaderOrWriterReachesTheCaller) {

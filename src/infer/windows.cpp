@@ -1,5 +1,6 @@
 #include "infer/windows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -38,11 +39,22 @@ std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap) {
 }
 
 std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap) {
+  return window_begins(volume, window, overlap, whole(volume));
+}
+
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region) {
   VOX_CHECK(overlap >= 0 && overlap < 1, "the overlap of windows is ", overlap, "; it must be at least 0 and below 1");
+  const auto along = [&](int axis) {
+    const int64_t room = volume[axis] - window[axis];
+    if (room <= 0) return axis_begins(volume[axis], window[axis], overlap);
+    std::vector<int64_t> begins = axis_begins(region.extent()[axis], window[axis], overlap);
+    for (int64_t& begin : begins) begin = std::clamp<int64_t>(begin + region.begin[axis], 0, room);
+    return begins;
+  };
   std::vector<Extent3> begins;
-  for (const int64_t z : axis_begins(volume.z, window.z, overlap))
-    for (const int64_t y : axis_begins(volume.y, window.y, overlap))
-      for (const int64_t x : axis_begins(volume.x, window.x, overlap)) begins.push_back({z, y, x});
+  for (const int64_t z : along(0))
+    for (const int64_t y : along(1))
+      for (const int64_t x : along(2)) begins.push_back({z, y, x});
   return begins;
 }
 

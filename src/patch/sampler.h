@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ class CaseSource {
   virtual const std::vector<int64_t>& foreground_labels(int64_t case_index) const = 0;
   virtual bool foreground_voxel(int64_t case_index, int64_t value, uint64_t random, Extent3* voxel) const = 0;
   virtual int64_t labelled_voxels(int64_t case_index, const Box3& box) const = 0;  // box lies inside the volume
+  virtual std::optional<Box3> marked_box(int64_t case_index) const = 0;  // of its mask, or of its label; none: empty
 };
 std::shared_ptr<const CaseSource> cases_of(Store& store, const DataOptions& data);
 

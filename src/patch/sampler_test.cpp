@@ -31,6 +31,10 @@ class MadeUpCases : public CaseSource {
     const int64_t end_z = std::min<int64_t>(box.end.z, 10);
     return std::max<int64_t>(end_z - box.begin.z, 0) * box.extent().y * box.extent().x;
   }
+  std::optional<Box3> marked_box(int64_t index) const override {
+    if (index == 4) return std::nullopt;
+    return Box3{{9, 1, 20}, {16, 4, extent(index).x}};
+  }
 
  private:
   std::vector<Extent3> extents_;
@@ -163,6 +167,22 @@ TEST(Sampler, LabelledPatchesReachTheMinimumOrAreTheBestOfTheirTries) {
   }
   // A uniform patch reaches it with probability 8/15 to 8/19; ten tries miss at most once in 237 samples.
   EXPECT_GT(reached, 480);
+}
+
+TEST(Sampler, MaskPutsThePatchAboutTheMiddleOfWhatIsMarkedButInsideTheVolume) {
+  const SamplerSetup setup = setup_for("mask");
+  const auto sampler = make_sampler(setup);
+  std::set<int64_t> places_of_the_unmarked;
+  for (int64_t sample = 0; sample < 200; ++sample) {
+    const PatchChoice choice = sampler->choose(3, sample);
+    if (choice.case_index == 4) {
+      places_of_the_unmarked.insert(choice.begin.x);
+      continue;
+    }
+    const int64_t x = setup.source->extent(choice.case_index).x;  // the box is 9:16, 1:4, 20:x; the patch 6x10x14
+    EXPECT_EQ(choice.begin, (Extent3{9, 0, (20 + x) / 2 - 7})) << choice.case_index;
+  }
+  EXPECT_GT(places_of_the_unmarked.size(), 10u);
 }
 
 TEST(Sampler, GridCoversEveryVoxelOfEveryCaseInOrder) {

@@ -1,5 +1,6 @@
 // The store as samplers see it.
 #include "patch/sampler.h"
+#include "volume/marked.h"
 
 namespace vox {
 namespace {
@@ -22,7 +23,10 @@ int64_t count_other_than(const VolumeView& view, const Box3& box, int64_t value)
 class StoreCases : public CaseSource {
  public:
   StoreCases(Store& store, const DataOptions& data)
-      : store_(store), ignore_label_(data.ignore_label), is_segmentation_(data.target == "segmentation") {}
+      : store_(store),
+        boxes_(store),
+        ignore_label_(data.ignore_label),
+        is_segmentation_(data.target == "segmentation") {}
 
   std::string id(int64_t index) const override { return store_.dataset().cases[static_cast<size_t>(index)].id; }
   Extent3 extent(int64_t index) const override { return store_.facts(index).extent; }
@@ -45,9 +49,11 @@ class StoreCases : public CaseSource {
     return with_type(block.view.dtype,
                      [&](auto typed) { return count_other_than<decltype(typed)>(block.view, box, ignore_label_); });
   }
+  std::optional<Box3> marked_box(int64_t index) const override { return boxes_.of(index); }
 
  private:
   Store& store_;
+  MarkedBoxes boxes_;
   int64_t ignore_label_;
   bool is_segmentation_;
 };

@@ -1,13 +1,11 @@
 // What is known of a sample before its transforms are drawn: which channels are masks, and what a shift must not lose.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "augment/augment.h"
+#include "volume/marked.h"
 #include "volume/store.h"
 
 namespace vox {
@@ -22,14 +20,11 @@ class SampleContexts {
   DrawContext of(int64_t case_index, const Extent3& begin) const;  // any thread
 
  private:
-  std::optional<Box3> marked_box(int64_t case_index) const;
-
   std::shared_ptr<Store> store_;
   Extent3 patch_;
   bool keeps_mask_;
   std::vector<int64_t> continuous_;
-  mutable std::mutex mutex_;                                // guards boxes_
-  mutable std::map<int64_t, std::optional<Box3>> boxes_{};  // by case, found when first asked for
+  MarkedBoxes boxes_;
 };
 
 }  // namespace vox

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
+
 namespace vox::neighbourhood {
 
 constexpr uint32_t kMiddleBit = 13, kMiddle = 1u << kMiddleBit;
@@ -14,28 +16,28 @@ constexpr uint32_t bit_at(int dz, int dy, int dx) {
 }
 
 // One step along an axis, both ways, without leaving the 3x3x3 voxels.
-constexpr uint32_t grown_x(uint32_t set) {
+VOX_HOST_DEVICE constexpr uint32_t grown_x(uint32_t set) {
   constexpr uint32_t kFirst = 0111111111, kLast = kFirst << 2;
   return set | (set & ~kLast) << 1 | (set & ~kFirst) >> 1;
 }
-constexpr uint32_t grown_y(uint32_t set) {
+VOX_HOST_DEVICE constexpr uint32_t grown_y(uint32_t set) {
   constexpr uint32_t kFirst = 0007007007, kLast = kFirst << 6;
   return set | (set & ~kLast) << 3 | (set & ~kFirst) >> 3;
 }
-constexpr uint32_t grown_z(uint32_t set) {
+VOX_HOST_DEVICE constexpr uint32_t grown_z(uint32_t set) {
   constexpr uint32_t kAll = (1u << 27) - 1;
   return set | (set << 9 & kAll) | set >> 9;
 }
 
 // What is connected to the seed within `set`, through corners or through faces.
-constexpr uint32_t connected_by_corners(uint32_t seed, uint32_t set) {
+VOX_HOST_DEVICE constexpr uint32_t connected_by_corners(uint32_t seed, uint32_t set) {
   for (uint32_t before = 0; seed != before;) {
     before = seed;
     seed = grown_z(grown_y(grown_x(seed))) & set;
   }
   return seed;
 }
-constexpr uint32_t connected_by_faces(uint32_t seed, uint32_t set) {
+VOX_HOST_DEVICE constexpr uint32_t connected_by_faces(uint32_t seed, uint32_t set) {
   for (uint32_t before = 0; seed != before;) {
     before = seed;
     seed = (grown_x(seed) | grown_y(seed) | grown_z(seed)) & set;

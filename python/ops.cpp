@@ -18,6 +18,7 @@
 #include "kernels/components_cuda.h"
 #include "kernels/dice_bce_cuda.h"
 #include "kernels/edt_cuda.h"
+#include "kernels/persistence_cuda.h"
 #include "kernels/soft_skeleton_cuda.h"
 #endif
 
@@ -150,24 +151,27 @@ Tensor connected_components(Tensor labels, int64_t connectivity) {
   return out;
 }
 
-Tensor persistence_pairs(Tensor values, int64_t dimension, bool falling, bool cubes) {
+Volumes map_of(const Tensor& values, int64_t dimension) {
   STD_TORCH_CHECK(dimension >= 0 && dimension <= 2, "voxloom: dimension is ", dimension, "; it is 0, 1 or 2");
   const Volumes volumes = volumes_of(values, ScalarType::Float, "values");
   STD_TORCH_CHECK(volumes.count == 1, "voxloom: persistence_pairs takes one volume");
-  const vox::PersistenceOptions options{falling ? vox::Level::kFalling : vox::Level::kRising,
-                                        cubes ? vox::Construction::kCubes : vox::Construction::kVertices};
+  return volumes;
+}
+vox::PersistenceOptions persistence_options(bool falling, bool cubes) {
+  return {falling ? vox::Level::kFalling : vox::Level::kRising,
+          cubes ? vox::Construction::kCubes : vox::Construction::kVertices};
+}
+
+Tensor persistence_pairs(Tensor values, int64_t dimension, bool falling, bool cubes) {
+  const Volumes volumes = map_of(values, dimension);
   std::vector<vox::PersistencePair> pairs;
   for_each_volume(volumes, [&](int64_t first) {
-    pairs =
-        vox::persistence_pairs_cpu(read<float>(values) + first, volumes.extent, static_cast<int>(dimension), options);
+    pairs = vox::persistence_pairs_cpu(read<float>(values) + first, volumes.extent, static_cast<int>(dimension),
+                                       persistence_options(falling, cubes));
   });
   const int64_t shape[2] = {static_cast<int64_t>(pairs.size()), 2};
   const Tensor out = torch::stable::new_empty(values, {shape, 2}, ScalarType::Long);
-  auto* place = write<int64_t>(out);
-  for (const vox::PersistencePair& pair : pairs) {
-    *place++ = pair.birth;
-    *place++ = pair.death;
-  }
+  std::copy(pairs.begin(), pairs.end(), reinterpret_cast<vox::PersistencePair*>(write<int64_t>(out)));
   return out;
 }
 
@@ -299,6 +303,19 @@ Tensor connected_components_on_gpu(Tensor labels, int64_t connectivity, int64_t 
   return out;
 }
 
+Tensor persistence_pairs_on_gpu(Tensor values, int64_t dimension, bool falling, bool cubes, int64_t stream) {
+  const Extent3 extent = map_of(values, dimension).extent;
+  int64_t count = 0, shape[2] = {vox::most_persistence_pairs(extent), 2};
+  Tensor pairs = torch::stable::new_empty(values, {shape, 2}, ScalarType::Long);
+  on_stream(stream, [&](vox::cuda::Stream on) {
+    const Tensor workspace = workspace_of(values, vox::persistence_workspace(extent), ScalarType::Byte);
+    count = vox::persistence_pairs_cuda(reinterpret_cast<vox::PersistencePair*>(write<int64_t>(pairs)),
+                                        read<float>(values), extent, static_cast<int>(dimension),
+                                        persistence_options(falling, cubes), write<uint8_t>(workspace), on);
+  });
+  return torch::stable::clone(torch::stable::narrow(pairs, 0, 0, count));
+}
+
 vox::DiceBceInput dice_bce_input(const Tensor& logits, const Tensor& target) {
   STD_TORCH_CHECK(logits.scalar_type() == ScalarType::Float && target.scalar_type() == ScalarType::Float &&
                       logits.is_contiguous() && target.is_contiguous() && logits.numel() == target.numel() &&
@@ -351,6 +368,7 @@ STABLE_TORCH_LIBRARY(voxloom, m) {
   m.def("soft_skeleton_cuda(Tensor values, int iterations, bool cube, int stream) -> Tensor");
   m.def("soft_skeleton_backward_cuda(Tensor grad, Tensor values, int iterations, bool cube, int stream) -> Tensor");
   m.def("connected_components_cuda(Tensor labels, int connectivity, int stream) -> Tensor");
+  m.def("persistence_pairs_cuda(Tensor values, int dimension, bool falling, bool cubes, int stream) -> Tensor");
   m.def("dice_bce_sums_cuda(Tensor logits, Tensor target, int stream) -> Tensor");
   m.def("dice_bce_backward_cuda(Tensor grads, Tensor logits, Tensor target, int stream) -> Tensor");
 #endif
@@ -374,6 +392,7 @@ STABLE_TORCH_LIBRARY_IMPL(voxloom, CUDA, m) {
   m.impl("soft_skeleton_cuda", TORCH_BOX(&soft_skeleton_on_gpu));
   m.impl("soft_skeleton_backward_cuda", TORCH_BOX(&soft_skeleton_backward_on_gpu));
   m.impl("connected_components_cuda", TORCH_BOX(&connected_components_on_gpu));
+  m.impl("persistence_pairs_cuda", TORCH_BOX(&persistence_pairs_on_gpu));
   m.impl("dice_bce_sums_cuda", TORCH_BOX(&dice_bce_sums_on_gpu));
   m.impl("dice_bce_backward_cuda", TORCH_BOX(&dice_bce_backward_on_gpu));
 }

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <future>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/span.h"
@@ -52,9 +51,7 @@ class Topology : public Loss {
 
   at::Tensor compute(const LossInput& input) const override {
     const auto [p, t] = regions_of(input, options_.background);
-    // Pairs are found on CPU threads: each map goes there once, and only the places of critical voxels come back.
-    const Maps maps{p.detach().to(at::kCPU, at::kFloat).contiguous(),
-                    (t > 0.5).to(at::kCPU).to(at::kFloat).contiguous()};
+    const Maps maps(p.detach().to(at::kFloat), (t > 0.5).to(at::kFloat));
     const auto start = Clock::now();
     const Critical critical = found_in(maps, options_);
     waited_ += seconds_since(start);
@@ -71,7 +68,7 @@ class Topology : public Loss {
     std::future<Critical> found = std::async(std::launch::async, [copies, options = options_] {
       const at::NoGradGuard no_grad;
       const Span span("topology_pairs");
-      const Maps maps{copies.wait()[0], copies.wait()[1]};
+      const Maps maps(copies.wait()[0], copies.wait()[1]);
       // Where the network overflowed the step changes nothing, and there is nothing to come back to.
       return maps.prediction.isfinite().all().item<bool>() ? found_in(maps, options) : Critical{};
     });
@@ -85,8 +82,13 @@ class Topology : public Loss {
   }
 
  private:
-  struct Maps {  // on the CPU
+  struct Maps {
+    Maps(const at::Tensor& p, const at::Tensor& t)
+        : prediction(p.contiguous()), label(t.contiguous()), labelled((t > 0.5).flatten(2).any(2).flatten().cpu()) {}
+    Maps on_host() const { return {prediction.cpu(), label.cpu()}; }
+
     at::Tensor prediction, label;
+    at::Tensor labelled;  // whether the label of each volume has anything; on the host, which waited for all of them
   };
   // Voxels that are drawn to a value, and pairs of voxels that are drawn together, by their places in the map.
   struct Critical {
@@ -160,8 +162,15 @@ class Topology : public Loss {
   static Critical found_in(const Maps& maps, const Options& options) {
     Critical critical;
     critical.voxels = maps.prediction.numel();
-    const auto find = options.form == "persistence" ? counted : matched;
-    for (const int64_t dimension : options.dimensions) find(critical, maps, static_cast<int>(dimension));
+    const bool counts = options.form == "persistence";
+    const auto find = counts ? counted : matched;
+    std::optional<Maps> on_host;  // for what no GPU finds: maps go there once
+    for (const int64_t of : options.dimensions) {
+      const int dimension = static_cast<int>(of);
+      const bool here = maps.prediction.is_cpu() || (counts && ops::has_persistence(maps.prediction, dimension));
+      if (!here && !on_host) on_host = maps.on_host();
+      find(critical, here ? maps : *on_host, dimension);
+    }
     return critical;
   }
 
@@ -181,15 +190,15 @@ class Topology : public Loss {
     return sum / static_cast<double>(p.size(0) * p.size(1));
   }
 
-  static std::vector<int64_t> features_wanted(const at::Tensor& label, int dimension) {
-    std::vector<int64_t> wanted(static_cast<size_t>(label.size(0) * label.size(1)), 0);
-    for (const int64_t volume : ops::persistence_places(label, dimension, kFalling).volume)
+  static std::vector<int64_t> features_wanted(const Maps& maps, int dimension) {
+    std::vector<int64_t> wanted(static_cast<size_t>(maps.labelled.numel()), 0);
+    for (const int64_t volume : ops::persistence_places(maps.label, dimension, kFalling).volume)
       ++wanted[static_cast<size_t>(volume)];
     // An empty label has one component that is born at 0 and never dies: none at all.
     if (dimension == 0) {
-      const at::Tensor any = (label > 0.5).flatten(2).any(2).flatten();
+      const bool* const labelled = maps.labelled.const_data_ptr<bool>();
       for (size_t i = 0; i < wanted.size(); ++i)
-        if (!any[static_cast<int64_t>(i)].item<bool>()) wanted[i] = 0;
+        if (!labelled[i]) wanted[i] = 0;
     }
     return wanted;
   }
@@ -213,17 +222,21 @@ class Topology : public Loss {
     }
   }
 
+  // Pairs from the most persistent one on, equal ones as they came. On the host, sorted where the map is.
+  static at::Tensor by_persistence(const ops::PairPlaces& pairs, const at::Tensor& map) {
+    const at::Tensor flat = map.flatten(), births = at::tensor(pairs.birth, at::kLong).to(map.device()),
+                     deaths = at::tensor(pairs.death, at::kLong).to(map.device());
+    const at::Tensor death_values = flat.index_select(0, deaths.clamp_min(0)).masked_fill_(deaths < 0, 0);
+    const at::Tensor persistence = flat.index_select(0, births) - death_values;
+    return std::get<1>(persistence.sort(/*stable=*/true, 0, /*descending=*/true)).cpu();
+  }
+
   static void counted(Critical& critical, const Maps& maps, int dimension) {
     const ops::PairPlaces pairs = ops::persistence_places(maps.prediction, dimension, kFalling);
-    std::vector<int64_t> wanted = features_wanted(maps.label, dimension);
-    const float* const values = maps.prediction.const_data_ptr<float>();
-    const auto persistence = [&](size_t i) {
-      return values[pairs.birth[i]] - (pairs.death[i] < 0 ? 0.0f : values[pairs.death[i]]);
-    };
-    std::vector<size_t> order(pairs.birth.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return persistence(a) > persistence(b); });
-    for (const size_t i : order) {
+    std::vector<int64_t> wanted = features_wanted(maps, dimension);
+    const at::Tensor order = by_persistence(pairs, maps.prediction);
+    for (int64_t place = 0; place < order.numel(); ++place) {
+      const size_t i = static_cast<size_t>(order.const_data_ptr<int64_t>()[place]);
       int64_t& left = wanted[static_cast<size_t>(pairs.volume[i])];
       const bool kept = left > 0, dies = pairs.death[i] >= 0;
       if (kept) {

@@ -82,5 +82,25 @@ INSTANTIATE_TEST_SUITE_P(All, VolumeLossesCuda,
                                          "smooth_l1", "dvh"),
                          [](const auto& one) { return one.param; });
 
+// Logits that are far apart have probabilities of the same order wherever they are computed, and so the same pairs.
+TEST(TopologyCuda, EqualsTheCpuInEveryFormAndDimension) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  at::manual_seed(seed);
+  for (const std::string form : {"persistence", "betti_matching"})
+    for (const std::string dimension : {"0", "1", "2"}) {
+      Problem problem = draw_problem("topology", 1, form == "persistence");
+      problem.loss.terms[0].params.members = {{"form", scalar_tree(form)},
+                                              {"dimensions", list_tree({scalar_tree(dimension)})}};
+      const int64_t count = problem.logits.numel();
+      problem.logits =
+          (at::randperm(count).to(at::kFloat) / static_cast<double>(count) * 4 - 2).view_as(problem.logits);
+      const auto [value, gradient] = problem.value_and_gradient(at::kCPU, at::kFloat);
+      const auto [ours, our_gradient] = problem.value_and_gradient(at::Device(at::kCUDA, 0), at::kFloat);
+      EXPECT_TRUE(at::allclose(ours, value, 1e-5, 1e-7)) << form << " " << dimension << " seed " << seed;
+      EXPECT_TRUE(at::allclose(our_gradient, gradient, 1e-4, 1e-7)) << form << " " << dimension << " seed " << seed;
+    }
+}
+
 }  // namespace
 }  // namespace vox

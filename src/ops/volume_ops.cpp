@@ -4,11 +4,13 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <span>
 #include <type_traits>
 
 #include "base/error.h"
 #include "kernels/cldice_cuda.h"
 #include "kernels/edt_cuda.h"
+#include "kernels/persistence_cuda.h"
 #include "ops/device.h"
 
 namespace vox::ops {
@@ -309,7 +311,7 @@ at::Tensor on_host(const at::Tensor& values) {
   return values.detach().to(at::kCPU, at::kFloat).contiguous();
 }
 
-void append(PairPlaces& places, const std::vector<PersistencePair>& pairs, int64_t volume, int64_t voxels) {
+void append(PairPlaces& places, std::span<const PersistencePair> pairs, int64_t volume, int64_t voxels) {
   for (const PersistencePair& pair : pairs) {
     places.birth.push_back(volume * voxels + pair.birth);
     places.death.push_back(pair.death == PersistencePair::kNever ? -1 : volume * voxels + pair.death);
@@ -317,9 +319,37 @@ void append(PairPlaces& places, const std::vector<PersistencePair>& pairs, int64
   }
 }
 
+PairPlaces places_on_gpu(const at::Tensor& values, int dimension, const PersistenceOptions& options) {
+  PairPlaces places;
+  if constexpr (cuda::kCompiledIn) {
+    const c10::DeviceGuard guard(values.device());
+    const at::Tensor maps = values.detach().to(at::kFloat).contiguous();
+    const Extent3 extent = volume_extent(maps);
+    const at::Tensor workspace = at::empty({persistence_workspace(extent)}, maps.options().dtype(at::kByte));
+    const at::Tensor room = at::empty({most_persistence_pairs(extent), 2}, maps.options().dtype(at::kLong));
+    static_assert(sizeof(PersistencePair) == 2 * sizeof(int64_t));
+    for (int64_t i = 0; i < maps.size(0) * maps.size(1); ++i) {
+      const int64_t count = persistence_pairs_cuda(reinterpret_cast<PersistencePair*>(room.data_ptr<int64_t>()),
+                                                   maps.const_data_ptr<float>() + i * extent.voxels(), extent,
+                                                   dimension, options, workspace.data_ptr(), current_stream(maps));
+      const at::Tensor host = room.narrow(0, 0, count).cpu();
+      const auto* pairs = reinterpret_cast<const PersistencePair*>(host.const_data_ptr<int64_t>());
+      append(places, {pairs, static_cast<size_t>(count)}, i, extent.voxels());
+    }
+  }
+  return places;
+}
+
 }  // namespace
 
+bool has_persistence(const at::Tensor& values, int dimension) {
+  if constexpr (cuda::kCompiledIn)
+    if (values.is_cuda()) return has_persistence_cuda(volume_extent(values), dimension);
+  return values.is_cpu();
+}
+
 PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options) {
+  if (values.is_cuda() && has_persistence(values, dimension)) return places_on_gpu(values, dimension, options);
   const at::Tensor host = on_host(values);
   const Extent3 extent = volume_extent(host);
   std::vector<std::vector<PersistencePair>> pairs(static_cast<size_t>(host.size(0) * host.size(1)));

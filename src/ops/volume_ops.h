@@ -1,6 +1,6 @@
 // Kernels on volumes as operations on tensors [N, C, Z, Y, X], each volume by itself, on the device of the tensors.
-// Persistence is computed on CPU threads wherever they are, and so are distances in a build without CUDA; the soft
-// skeleton is then composed of torch's poolings.
+// Matches of persistent features, and tunnels among them, are found on CPU threads wherever the tensors are, and so are
+// all pairs and distances in a build without CUDA; the soft skeleton is then composed of torch's poolings.
 #pragma once
 
 #include <array>
@@ -45,6 +45,8 @@ struct PairPlaces {
   std::vector<int64_t> volume;  // whose they are
 };
 PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options);
+// Whether that happens where the values are, rather than on the CPU.
+bool has_persistence(const at::Tensor& values, int dimension);
 
 // The same of two maps, voxels as vertices, and which features of both are the same one.
 struct MatchedPlaces {

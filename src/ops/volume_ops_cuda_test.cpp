@@ -133,6 +133,20 @@ TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpu) {
   }
 }
 
+TEST_F(VolumeCuda, PersistencePlacesAreThoseOfTheCpu) {
+  for (int sample = 0; sample < cuda::cases(12); ++sample) {
+    const Tensor map = values(shape(24)), transposed = map.transpose(2, 4);
+    const PersistenceOptions options{.level = sample % 2 == 0 ? Level::kRising : Level::kFalling};
+    for (int dimension = 0; dimension < 3; ++dimension)
+      for (const Tensor& input : {map, transposed, map.to(at::kBFloat16)}) {
+        const PairPlaces truth = persistence_places(input, dimension, options);
+        const PairPlaces ours = persistence_places(input.cuda(), dimension, options);
+        ASSERT_TRUE(ours.birth == truth.birth && ours.death == truth.death && ours.volume == truth.volume)
+            << input.sizes() << " dimension " << dimension << " seed " << seed_ << " sample " << sample;
+      }
+  }
+}
+
 // By its formula in float64 on the CPU.
 Tensor cldice_by_formula(const Tensor& p, const Tensor& t, const Tensor& valid, const ClDiceOptions& options) {
   const auto skeleton = [&](const Tensor& of) {

@@ -46,7 +46,7 @@ double loss_bytes(const Options& options, std::vector<std::string>& notes) {
   double bytes = 0;
   for (const LossTerm& term : options.loss.terms) {
     if (term.name == "topology") {
-      notes.push_back("the loss term topology is computed by the CPU and not part of the prediction");
+      notes.push_back("the loss term topology waits for its pairs and is not part of the prediction");
       continue;
     }
     const double all = options.model.deep_supervision && term.deep_supervision ? kWithCoarser : 1;

@@ -235,6 +235,7 @@ class Topology : public Loss {
     const ops::PairPlaces pairs = ops::persistence_places(maps.prediction, dimension, kFalling);
     std::vector<int64_t> wanted = features_wanted(maps, dimension);
     const at::Tensor order = by_persistence(pairs, maps.prediction);
+    for (auto* list : {&critical.born, &critical.died}) list->reserve(list->size() + pairs.birth.size());
     for (int64_t place = 0; place < order.numel(); ++place) {
       const size_t i = static_cast<size_t>(order.const_data_ptr<int64_t>()[place]);
       int64_t& left = wanted[static_cast<size_t>(pairs.volume[i])];

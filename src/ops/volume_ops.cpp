@@ -312,6 +312,7 @@ at::Tensor on_host(const at::Tensor& values) {
 }
 
 void append(PairPlaces& places, std::span<const PersistencePair> pairs, int64_t volume, int64_t voxels) {
+  for (auto* list : {&places.birth, &places.death, &places.volume}) list->reserve(list->size() + pairs.size());
   for (const PersistencePair& pair : pairs) {
     places.birth.push_back(volume * voxels + pair.birth);
     places.death.push_back(pair.death == PersistencePair::kNever ? -1 : volume * voxels + pair.death);

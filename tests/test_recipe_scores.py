@@ -43,7 +43,7 @@ def test_rows_and_tables_follow_what_was_measured(place, tmp_path):
     assert status == 0 and text.endswith("after\n")
     assert "| seed 1 | 3.300 | 2.000 | 2,400 | 62 |" in text
     assert "| mean of 3 (least to greatest) | 3.200 (3.100 to 3.300) | 1.900 (1.800 to 2.000) | 2,400 | 62 |" in text
-    assert "a GPU, 16 CPUs; commit abc1234, 2026-01-02." in text and "older" not in text, "of the newest commit only"
+    assert "a GPU, 16 CPUs; commit abc1234, 2026-01-02." in text and "older" not in text, "of each run the newest"
     with (tmp_path / "recipes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 8 and rows[-1]["score"] == "DVH score (Gy)" and float(rows[-1]["value"]) == 1.8

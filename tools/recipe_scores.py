@@ -200,12 +200,10 @@ def append_rows(files):
 
 
 def newest(rows):
-    """The last row of each run and score, of the newest commit and machine that the recipe was measured with."""
-    if not rows:
-        return []
-    wanted = (rows[-1]["commit"], rows[-1]["machine"], rows[-1]["date"])
+    """The last row of each run and score, on the machine and with the options that its case was last measured with."""
+    wanted = {row["case"]: (row["machine"], row["options"]) for row in rows}
     kept = {(row["case"], row["run"], row["score"]): row for row in rows
-            if (row["commit"], row["machine"], row["date"]) == wanted}
+            if (row["machine"], row["options"]) == wanted[row["case"]]}
     return list(kept.values())
 
 
@@ -238,7 +236,7 @@ def line_of(name, rows, scores):
     seconds = {(row["case"], row["run"]): float(row["training_s"]) for row in rows}
     steps = sorted({int(row["steps"]) for row in rows})
     return (f"| {name} | {' | '.join(cells)} | {', '.join(f'{count:,}' for count in steps)} | "
-            f"{statistics.mean(seconds.values()):.0f} |")
+            f"{statistics.median(seconds.values()):.0f} |")
 
 
 def table(recipe, rows):
@@ -260,8 +258,9 @@ def table(recipe, rows):
     row = rows[0]
     given = [f"`{options}`" for options in dict.fromkeys(row["options"] for row in rows) if options]
     options = f" with {' and '.join(given)}" if given else ""
-    note = (f"{row['machine']}; commit {row['commit']}, {row['date']}{options}. Seconds are of the whole command "
-            "`voxloom train`, reading included.")
+    commits = " and ".join(dict.fromkeys(f"{row['commit']}, {row['date']}" for row in rows))
+    note = (f"{row['machine']}; commit {commits}{options}. Seconds are of the whole command "
+            "`voxloom train`, reading included; of several runs the median.")
     return "\n".join([*lines, "", note])
 
 

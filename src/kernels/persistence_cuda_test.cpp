@@ -54,6 +54,7 @@ enum class Content {
   kRounded,
   kSpeckles,
   kStairs,
+  kSlope,
   kWells,
   kCount
 };
@@ -72,7 +73,7 @@ float bf16_of(float value) {
 }
 
 // Stairs and wells: minima that grow older or younger along a row, with passes between them that come the other way
-// round. Most rounds end a single component there, and the host has to finish.
+// round. Most rounds end a single component there, and the host has to finish. On a slope all but one end at once.
 float content_at(Content content, const Extent3& at, int64_t i, Random& random) {
   const float noise = random.uniform();
   const auto noisy = [&] { return static_cast<float>(1 / (1 + std::exp(-6 * wave(at) - random.normal()))); };
@@ -95,6 +96,8 @@ float content_at(Content content, const Extent3& at, int64_t i, Random& random) 
       return noise < 0.05f ? 1.0f : 0.0f;
     case Content::kStairs:
       return (at.z + at.y + at.x) % 2 == 0 ? static_cast<float>(i) : 1e6f - static_cast<float>(i);
+    case Content::kSlope:
+      return i % 2 == 0 ? static_cast<float>(i) : 1e6f + static_cast<float>(i);
     default:
       return i % 2 == 0 ? -static_cast<float>(i) : 1e6f + static_cast<float>(i);
   }
@@ -143,6 +146,20 @@ TEST_F(PersistenceCuda, ConstantsHaveNoCavityAndOneComponent) {
     MapOnGpu map(std::vector<float>(5 * 6 * 7, value), {5, 6, 7});
     EXPECT_EQ(map.pairs(0, {}), (Pairs{{0, PersistencePair::kNever}}));
     EXPECT_TRUE(map.pairs(2, {}).empty());
+  }
+}
+
+TEST_F(PersistenceCuda, LongRowsOfMinimaTakeNoLongerThanOthers) {
+  const Extent3 row{1, 1, small_tests() ? 1000 : 1'000'000};
+  for (const Content content : {Content::kSlope, Content::kWells, Content::kStairs}) {
+    Random random(seed_, 3, 0);
+    const std::vector<float> values = map_of(content, row, random);
+    MapOnGpu map(values, row);
+    const auto start = std::chrono::steady_clock::now();
+    const Pairs found = map.pairs(0, {});
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    EXPECT_TRUE(found == persistence_pairs_cpu(values.data(), row, 0)) << "content " << static_cast<int>(content);
+    EXPECT_LT(taken.count(), 1) << "content " << static_cast<int>(content);
   }
 }
 

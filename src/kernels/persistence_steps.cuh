@@ -227,11 +227,16 @@ static __global__ void join_all(Problem p, Edge* chosen, uint32_t chosen_before)
                                                                 p.rounds_before[basins.b]};
 }
 
+// Threads shorten the ways of each other: a slope of many minima is one long way.
 static __global__ void follow_next(Problem p) {
   const int64_t number = item_of_thread();
   if (number >= p.minima) return;
   uint32_t at = p.parents[number];
-  while (p.next[at] != at) at = p.next[at];
+  for (uint32_t after = __ldcg(p.next + at); after != at; after = __ldcg(p.next + at)) {
+    const uint32_t beyond = __ldcg(p.next + after);
+    if (beyond != after) p.next[at] = beyond;
+    at = beyond;
+  }
   p.parents[number] = at;
   p.best[number] = kNoEdge;
 }

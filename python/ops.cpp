@@ -2,18 +2,13 @@
 // tensors of the types that python/voxloom makes of what it is given, and works on the last three axes; forward and
 // backward are operators of their own, joined in Python. Those whose names end in _cuda take the stream to work on, so
 // that nothing here needs torch's own CUDA library.
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <cmath>
-#include <string>
 
-#include "base/error.h"
 #include "kernels/components.h"
 #include "kernels/edt.h"
 #include "kernels/persistence.h"
 #include "kernels/soft_skeleton.h"
+#include "ops_tensors.h"
 #ifdef VOX_HAVE_CUDA
 #include "kernels/components_cuda.h"
 #include "kernels/dice_bce_cuda.h"
@@ -24,50 +19,8 @@
 
 namespace {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using namespace vox::python;
 using vox::Extent3;
-
-struct Volumes {  // a tensor as a row of volumes
-  int64_t count = 1;
-  Extent3 extent;
-};
-
-Volumes volumes_of(const Tensor& tensor, ScalarType type, const char* name) {
-  STD_TORCH_CHECK(tensor.dim() >= 3, "voxloom: ", name, " has ", tensor.dim(), " axes; at least z, y and x are needed");
-  STD_TORCH_CHECK(tensor.scalar_type() == type && tensor.is_contiguous(), "voxloom: ", name,
-                  " has another type or layout than expected; call the functions of the package, not torch.ops");
-  Volumes volumes;
-  const int64_t axes = tensor.dim();
-  for (int64_t axis = 0; axis + 3 < axes; ++axis) volumes.count *= tensor.size(axis);
-  volumes.extent = {tensor.size(axes - 3), tensor.size(axes - 2), tensor.size(axes - 1)};
-  return volumes;
-}
-
-template <class T>
-const T* read(const Tensor& tensor) {
-  return static_cast<const T*>(tensor.const_data_ptr());
-}
-
-template <class T>
-T* write(const Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_data_ptr());
-}
-
-Tensor like(const Tensor& tensor, ScalarType type) {
-  const auto sizes = tensor.sizes();
-  return torch::stable::new_empty(tensor, sizes, type);
-}
-
-// Applies f(volume number, first element) to each volume; an Error of a kernel becomes torch's.
-template <class F>
-void for_each_volume(const Volumes& volumes, const F& f) {
-  try {
-    for (int64_t v = 0; v < volumes.count; ++v) f(v * volumes.extent.voxels());
-  } catch (const vox::Error& error) {
-    STD_TORCH_CHECK(false, "voxloom: ", std::string(error.what()));
-  }
-}
 
 vox::EdtOptions distance_options(double z, double y, double x, double limit) {
   STD_TORCH_CHECK(z > 0 && y > 0 && x > 0 && limit > 0, "voxloom: spacing and limit must be positive");
@@ -226,21 +179,6 @@ Tensor dice_bce_backward(Tensor grads, Tensor logits, Tensor target) {
 }
 
 #ifdef VOX_HAVE_CUDA
-
-// Runs f with the stream; an Error of a kernel becomes torch's.
-template <class F>
-void on_stream(int64_t stream, const F& f) {
-  try {
-    f(reinterpret_cast<vox::cuda::Stream>(stream));
-  } catch (const vox::Error& error) {
-    STD_TORCH_CHECK(false, "voxloom: ", std::string(error.what()));
-  }
-}
-
-Tensor workspace_of(const Tensor& tensor, int64_t count, ScalarType type) {
-  const int64_t shape[1] = {count};
-  return torch::stable::new_empty(tensor, {shape, 1}, type);
-}
 
 Tensor distance_on_gpu(const Tensor& mask, const vox::EdtOptions& options, vox::DistanceOf distance, int64_t stream) {
   const Volumes volumes = volumes_of(mask, ScalarType::Byte, "mask");

@@ -1,4 +1,4 @@
-"""The Python package against scipy, MONAI, cc3d, gudhi and torch's own arithmetic."""
+"""The Python package against scipy, MONAI, cc3d, gudhi, scikit-image and torch's own arithmetic."""
 import os
 import sys
 from pathlib import Path
@@ -93,6 +93,28 @@ def test_components_are_cc3ds(ops, draw, source):
         assert pairs.shape[1] == ours.max() + 1 == theirs.max() + 1
 
 
+def test_skeletons_are_scikit_images(ops, draw, source):
+    morphology = pytest.importorskip("skimage.morphology")
+    masks = blob(source, [draw.randrange(4, 24), draw.randrange(4, 24), 40])[None]
+    masks = np.concatenate([masks, source.uniform(size=masks.shape) < draw.uniform(0.1, 0.9)])
+    of_slices, of_volumes = (ops.thin(torch.from_numpy(masks), n).numpy() for n in (2, 3))
+    for mask, slices, volume in zip(masks, of_slices, of_volumes):
+        np.testing.assert_array_equal(slices, np.stack([morphology.skeletonize(m) for m in mask]))
+        np.testing.assert_array_equal(volume, morphology.skeletonize(mask, method="lee") != 0)
+
+
+def test_betti_numbers_are_scipys_and_scikit_images(ops, draw, source):
+    measure = pytest.importorskip("skimage.measure")
+    shape = [2, 3] + [draw.randrange(3, 12) for _ in range(3)]
+    masks = source.uniform(size=shape) < draw.uniform(0.3, 0.95)
+    ours = ops.betti_numbers(torch.from_numpy(masks)).numpy()
+    assert ours.shape == (2, 3, 3)
+    for mask, numbers in zip(masks.reshape(-1, *shape[2:]), ours.reshape(-1, 3)):
+        background = ndimage.label(np.pad(~mask, 1, constant_values=True), np.ones([3, 3, 3]))[1]
+        assert numbers[0] == ndimage.label(mask)[1] and numbers[2] == background - 1
+        assert numbers[0] - numbers[1] + numbers[2] == measure.euler_number(mask, connectivity=1)
+
+
 def test_persistence_is_gudhis(ops, draw, source):
     gudhi = pytest.importorskip("gudhi")
     values = source.permutation(8 * 7 * 6).reshape(8, 7, 6).astype(np.float32)
@@ -115,7 +137,7 @@ def test_the_operators_pass_torchs_own_checks_and_compile(ops, source):
                           test_utils=checks)
     for bad in (lambda: ops.soft_skeleton(values, erosion="ball"), lambda: ops.edt(values, (1, 0, 1)),
                 lambda: ops.connected_components(values > 0.5, 7), lambda: ops.edt(values[0, 0]),
-                lambda: ops.cldice(values, values[:, :2])):
+                lambda: ops.cldice(values, values[:, :2]), lambda: ops.thin(values > 0.5, 4)):
         with pytest.raises((ValueError, RuntimeError), match="voxloom"):
             bad()
 
@@ -137,7 +159,9 @@ def test_tensors_on_a_gpu_give_what_those_on_the_cpu_give(ops, draw, source):
     def everything(device):
         m, v, x, t = (tensor.to(device) for tensor in (mask, values, logits, labels))
         return [ops.edt(m, (1, 2, 0.5)), ops.signed_distance(m), ops.connected_components(m),
-                ops.persistence_pairs(v[0, 0]), *gradient(lambda p: ops.soft_skeleton(p, 4), v),
+                ops.thin(m), ops.thin(m, 2), ops.betti_numbers(m),
+                *(ops.persistence_pairs(v[0, 0], d, "falling") for d in range(3)),
+                *gradient(lambda p: ops.soft_skeleton(p, 4), v),
                 *gradient(lambda p: ops.cldice(p, m, 5), v), *gradient(lambda p: ops.cldice(p, m, 3, "cube"), v),
                 *gradient(lambda p: ops.soft_skeleton(p, 2), v.double()),
                 *gradient(lambda p: ops.dice_bce(p, t, ignore=7), x), *gradient(lambda p: ops.dice_bce(p, m), x.half())]

@@ -1,9 +1,9 @@
 """Voxloom's kernels for PyTorch: operators on tensors of any memory layout, differentiable where it makes sense.
 
 Volumes are the last three axes (z, y, x); all axes before them are volumes of their own. Tensors on a GPU are computed
-there where the library was built with CUDA and has a kernel for them (distances, components, Dice with cross entropy,
-soft skeletons in float32 of values from 0 to 1), else on the CPU and brought back (persistence, soft skeletons in
-float64). Every function works under `torch.compile`.
+there where the library was built with CUDA and has a kernel for them (distances, components, thinning, Betti numbers,
+Dice with cross entropy, soft skeletons in float32 of values from 0 to 1, persistent components and cavities), else on
+the CPU and brought back (persistent tunnels, soft skeletons in float64). Every function works under `torch.compile`.
 """
 import math
 import os
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["edt", "signed_distance", "soft_skeleton", "cldice", "dice_bce", "connected_components", "persistence_pairs"]
+__all__ = ["edt", "signed_distance", "soft_skeleton", "cldice", "dice_bce", "connected_components", "persistence_pairs",
+           "thin", "betti_numbers"]
 
 
 def _library():
@@ -36,7 +37,8 @@ def _for_gpu_tensors(name):
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         device = tensors[0].device
         wide = name.startswith("soft_skeleton") and tensors[0].dtype == torch.float64
-        if on_gpu is not None and not wide:
+        tunnels = name == "persistence_pairs" and arguments[1] == 1
+        if on_gpu is not None and not wide and not tunnels:
             with torch.cuda.device(device):
                 return on_gpu(*arguments, torch.cuda.current_stream(device).cuda_stream)
         return on_cpu(*(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)).to(device)
@@ -51,6 +53,8 @@ def _shapes():
     fake("voxloom::soft_skeleton")(lambda values, iterations, cube: torch.empty_like(values))
     fake("voxloom::soft_skeleton_backward")(lambda grad, values, iterations, cube: torch.empty_like(values))
     fake("voxloom::connected_components")(lambda labels, connectivity: torch.empty_like(labels))
+    fake("voxloom::thin")(lambda mask, dimensions: torch.empty_like(mask))
+    fake("voxloom::betti_numbers")(lambda mask: mask.new_empty((*mask.shape[:-3], 3), dtype=torch.int64))
     fake("voxloom::dice_bce_sums")(lambda logits, target: logits.new_empty((logits.shape[0], 5), dtype=torch.float64))
     fake("voxloom::dice_bce_backward")(lambda grads, logits, target: torch.empty_like(logits))
 
@@ -81,7 +85,7 @@ def _gradients():
 
 
 for _name in ("edt", "signed_distance", "soft_skeleton", "soft_skeleton_backward", "connected_components",
-              "persistence_pairs", "dice_bce_sums", "dice_bce_backward"):
+              "persistence_pairs", "dice_bce_sums", "dice_bce_backward", "thin", "betti_numbers"):
     _for_gpu_tensors(_name)
 _shapes()
 _gradients()
@@ -149,3 +153,15 @@ def persistence_pairs(values, dimension=0, level="rising", construction="vertice
         raise ValueError("voxloom: level is rising or falling, construction vertices or cubes")
     return _ops.persistence_pairs(values.detach().float().contiguous(), int(dimension), level == "falling",
                                   construction == "cubes")
+
+
+def thin(mask, dimensions=3):
+    """Skeleton by thinning, voxel for voxel that of scikit-image's skeletonize: of each slice along z by itself
+    (`dimensions=2`, Zhang and Suen) or of volumes (3, Lee, Kashyap and Chu); bool."""
+    return _ops.thin(_bytes(mask), int(dimensions)).bool()
+
+
+def betti_numbers(mask):
+    """Components, tunnels and cavities of each volume, [..., 3] in int64. Voxels are vertices: the foreground connects
+    through faces, the background through corners. A cavity does not touch the edge of its volume."""
+    return _ops.betti_numbers(_bytes(mask))

@@ -130,10 +130,15 @@ void add_details(const Profile& profile, json& document) {
   document["threads"]["data_blocked"] = shares.blocked;
   document["threads"]["data_idle"] = shares.idle;
   document["threads"]["training_waits"] = training_waits(profile);
-  document["threads"]["others_cpus"] = record.others_cpus;
+  document["threads"]["others_cpus"] = std::max(record.others_cpus, record.others_cpus_in_trials);
+  if (record.handover_ns) document["threads"]["handover_ns"] = *record.handover_ns;
   if (record.alone_ms) document["threads"]["alone_ms"] = *record.alone_ms;
-  if (record.other_threads)
-    document["threads"]["tried"] = {{"compute", record.other_threads->first}, {"own_ms", record.other_threads->second}};
+  if (record.other_threads) {
+    const ThreadTrial& trial = *record.other_threads;
+    json tried{{"compute", trial.threads}, {"own_ms", trial.own_ms}, {"upper_quartile_ms", trial.slow_ms}};
+    if (trial.handover_ns) tried["handover_ns"] = *trial.handover_ns;
+    document["threads"]["tried"] = std::move(tried);
+  }
 }
 
 std::string details_text(const Profile& profile) {
@@ -144,8 +149,9 @@ std::string details_text(const Profile& profile) {
   out << "threads: " << record.data_threads << " for samples (" << percent(shares.working, 1) << " working, "
       << percent(shares.blocked, 1) << " waiting for the disk, a lock or a CPU, " << percent(shares.idle, 1)
       << " with nothing to do); training waits " << percent(training_waits(profile), 1) << " of a step\n";
-  if (record.others_cpus > kDisturbs * record.cpus)
-    out << "other processes kept " << format_number(record.others_cpus, 1) << " of " << record.cpus
+  const double others = std::max(record.others_cpus, record.others_cpus_in_trials);
+  if (others > kDisturbs * record.cpus)
+    out << "other processes kept " << format_number(others, 1) << " of " << record.cpus
         << " CPUs busy meanwhile: measure again without them before you trust a prediction\n";
   if (details.steps == 0) return out.str();
   if (record.on_gpu)

@@ -58,6 +58,13 @@ struct StepDetails {  // what a few steps under torch's profiler showed; empty w
   std::vector<SpanRecord> spans;    // of these steps
 };
 
+struct ThreadTrial {  // the step with another number of compute threads
+  int threads = 0;
+  double own_ms = 0;                  // its own time: the median
+  double slow_ms = 0;                 // the upper quartile
+  std::optional<double> handover_ns;  // as in StepRecord
+};
+
 struct StepRecord {  // what was measured, before anything is concluded from it
   int64_t steps = 0, warm_up = 0;
   int64_t micro_batch = 1, accumulation = 1, steps_per_epoch = 0;
@@ -65,14 +72,16 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   bool on_gpu = false;
   SpanSums sums;
   std::vector<SpanRecord> spans;
-  double wall_ms = 0, cpu_ms = 0;  // of the measured steps together; of all threads
-  double others_cpus = 0;          // CPUs that other processes kept busy meanwhile
+  double wall_ms = 0, cpu_ms = 0;    // of the measured steps together; of all threads
+  double others_cpus = 0;            // CPUs that other processes, or the host of a virtual machine, kept busy meanwhile
+  double others_cpus_in_trials = 0;  // likewise, after the measured steps
+  std::optional<double> handover_ns;  // a cache line from one CPU to another and back: the median
   StoreCounts before, after;
   double rss_gb = 0, rss_peak_gb = 0;
   std::optional<double> gpu_busy, gpu_mem_gb;
   std::vector<double> losses;           // of the first steps
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
-  std::optional<std::pair<int, double>> other_threads;  // compute threads, and the step's own time with so many
+  std::optional<ThreadTrial> other_threads;
   std::optional<double> alone_ms;  // the step's own time while nobody makes samples; where it had waited for them
   StepDetails details;
 };

@@ -117,10 +117,10 @@ Bottleneck find_bottleneck(const Profile& profile, const Options& options) {
     return concat(in_ms(ms), " of ", in_ms(profile.step_ms), " a step (", share_of(ms, profile.step_ms), ")");
   };
   if (record.other_threads && record.compute_threads > record.cpus &&
-      record.other_threads->second < kFasterWith * profile.own_ms)
+      record.other_threads->own_ms < kFasterWith * profile.own_ms)
     return {"oversubscription", concat("the step itself takes ", in_ms(profile.own_ms), " on ", record.compute_threads,
-                                       " compute threads and ", in_ms(record.other_threads->second), " on ",
-                                       record.other_threads->first, "; there are ", record.cpus, " CPUs")};
+                                       " compute threads and ", in_ms(record.other_threads->own_ms), " on ",
+                                       record.other_threads->threads, "; there are ", record.cpus, " CPUs")};
   if (overhead(times.checkpoint))
     return {"checkpoint",
             concat("saving takes ", of_step(times.checkpoint), ": one checkpoint every ", record.steps_per_epoch,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "measure/handover.h"
+
 namespace vox {
 namespace {
 
@@ -71,6 +73,41 @@ TEST(StepModel, ThreadsThatWaitForADiskNeedNoCpu) {
   profile.record.sums.storage_wait_ms = 20 * kSteps;
   profile.record.cpu_ms = 2 * kSteps;
   EXPECT_NEAR(StepModel(profile, {}).predict({.workers = 4}), 5, 0.2);
+}
+
+// 100 ms of forward pass on one of two CPUs.
+Profile bound_by_its_network() {
+  Profile profile = bound_by_samples();
+  profile.record.sums.sample_ms.assign(2 * kSteps, 1);
+  profile.record.sums.steps.assign(kSteps, StageTable{{"forward", {1, 100, 100}}});
+  profile.record.cpu_ms = 102 * kSteps;
+  profile.step_stages = {{"forward", 100}};
+  profile.step_ms = profile.own_ms = 100;
+  profile.data_wait_ms = 0;
+  return profile;
+}
+
+TEST(Suggestions, MoreComputeThreadsTakeWhatTheirTrialTook) {
+  Profile profile = bound_by_its_network();
+  profile.record.other_threads = {.threads = 2, .own_ms = 60, .slow_ms = 63, .handover_ns = 60};
+  const std::vector<Suggestion> suggestions = suggest_changes(profile, {});
+  ASSERT_EQ(suggestions.size(), 1u);
+  EXPECT_EQ(suggestions[0].changes, std::vector<std::string>{"system.compute_threads=2"});
+  EXPECT_NEAR(suggestions[0].predicted_step_ms, 60, 0.5);
+}
+
+TEST(Suggestions, ThreadsThatAreFasterOnlyNowAndThenAreNotSuggested) {
+  Profile profile = bound_by_its_network();
+  profile.record.other_threads = {.threads = 2, .own_ms = 60, .slow_ms = 110, .handover_ns = 340};
+  EXPECT_TRUE(suggest_changes(profile, {}).empty());
+}
+
+TEST(Handover, TakesTwoCpusLongerThanLightAndLessThanASleep) {
+  std::optional<double> ns;
+  for (int attempt = 0; attempt < 20 && !ns; ++attempt) ns = handover_ns();  // others may have one of the CPUs
+  if (!ns) GTEST_SKIP() << "no two CPUs at once";
+  EXPECT_GT(*ns, 1);
+  EXPECT_LT(*ns, 1e5);
 }
 
 TEST(Bottleneck, OnAGpuIsWhatWouldTakeLongerAtItsOwnRates) {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "measure/ceilings.h"
+#include "measure/handover.h"
 #include "measure/profile.h"
 #include "measure/profile_run.h"
 #include "measure/statistics.h"
@@ -34,9 +36,9 @@ double process_cpu_ms() {
 double machine_cpu_ms() {
   std::ifstream file("/proc/stat");
   std::string all;
-  double user = 0, niced = 0, system = 0, idle = 0, waits = 0, interrupts = 0, soft = 0;
-  file >> all >> user >> niced >> system >> idle >> waits >> interrupts >> soft;
-  return 1e3 * (user + niced + system + interrupts + soft) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  double user = 0, niced = 0, system = 0, idle = 0, waits = 0, interrupts = 0, soft = 0, stolen = 0;
+  file >> all >> user >> niced >> system >> idle >> waits >> interrupts >> soft >> stolen;
+  return 1e3 * (user + niced + system + interrupts + soft + stolen) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double peak_resident_gb() {
@@ -85,11 +87,14 @@ bool enough_steps(const std::vector<double>& step_ms, double seconds) {
 
 namespace {
 
-constexpr int64_t kThreadTrialSteps = 6;   // with another number of compute threads
-constexpr double kThreadTrialSeconds = 4;  // at most
-constexpr int64_t kAloneSteps = 15;        // on one batch that stays, once the queue of batches is full
-constexpr double kAloneSeconds = 1.5;      // at most
-constexpr double kWaits = 0.1;             // of a step: then its own time may depend on who makes its samples
+constexpr int64_t kThreadTrialSteps = 6;        // with another number of compute threads, at least
+constexpr double kThreadTrialLeastSeconds = 1;  // the host of a virtual machine moves its CPUs apart for that long
+constexpr double kThreadTrialSeconds = 4;       // at most
+constexpr double kHandoverEverySeconds = 0.25;  // one takes about a thousandth of that
+constexpr double kLeastOthersSeconds = 0.5;     // the machine's CPU time is told in hundredths of a second
+constexpr int64_t kAloneSteps = 15;             // on one batch that stays, once the queue of batches is full
+constexpr double kAloneSeconds = 1.5;           // at most
+constexpr double kWaits = 0.1;                  // of a step: then its own time may depend on who makes its samples
 
 class StepWatch {
  public:
@@ -109,6 +114,7 @@ class StepWatch {
 
   StepRecord take() {
     record_.rss_peak_gb = peak_resident_gb();
+    if (seconds_since(others_begin_) > kLeastOthersSeconds) record_.others_cpus_in_trials = others_cpus();
     return std::move(record_);
   }
 
@@ -129,6 +135,7 @@ class StepWatch {
         record_span(kStepSpan, last_, now);
         step_ms_.push_back(1e3 * std::chrono::duration<double>(now - last_).count());
         if (record_.on_gpu && gpu_.read().use) gpu_use_.push_back(*gpu_.read().use);
+        note_handover();
         return measured_enough() ? finish(step) : ProbeAnswer::kGoOn;
       case Phase::kDetails:
         if (!detailer_.step_done(last_, now)) return ProbeAnswer::kGoOn;
@@ -167,15 +174,39 @@ class StepWatch {
     if (step.on_gpu) gpu_ = monitor_of(0);
     record_.before = step.store->counts();
     start_cpu_ms_ = process_cpu_ms();
-    start_machine_ms_ = machine_cpu_ms();
+    watch_others();
     measure_begin_ = Clock::now();
     start_recording();
+  }
+
+  void watch_others() {
+    others_begin_ = Clock::now();
+    others_cpu_ms_ = process_cpu_ms();
+    others_machine_ms_ = machine_cpu_ms();
+  }
+
+  double others_cpus() const {
+    const double ours = process_cpu_ms() - others_cpu_ms_, all = machine_cpu_ms() - others_machine_ms_;
+    return std::max(0.0, all - ours) / std::max(1.0, 1e3 * seconds_since(others_begin_));
+  }
+
+  void note_handover() {
+    if (record_.on_gpu || seconds_since(handover_at_) < kHandoverEverySeconds) return;
+    if (const std::optional<double> ns = handover_ns()) handovers_.push_back(*ns);
+    handover_at_ = Clock::now();
+  }
+
+  std::optional<double> take_handover() {
+    const std::vector<double> all = std::exchange(handovers_, {});
+    return all.empty() ? std::nullopt : std::optional<double>(median_of(all));
   }
 
   bool measured_enough() const {
     const auto count = static_cast<int64_t>(step_ms_.size());
     if (request_.steps && count >= *request_.steps) return true;
-    return (!request_.steps && enough_steps(step_ms_, seconds_since(measure_begin_))) ||
+    // A full queue empties and fills as one: a part of such a round has too many waits, or too few.
+    const bool whole_rounds = count % (request_.config.options.data.prefetch_factor + 2) == 0;
+    return (!request_.steps && whole_rounds && enough_steps(step_ms_, seconds_since(measure_begin_))) ||
            (seconds_since(begin_) > 0.8 * request_.most_seconds && count >= 2);
   }
 
@@ -183,8 +214,9 @@ class StepWatch {
     stop_recording();
     record_.wall_ms = 1e3 * seconds_since(measure_begin_);
     record_.cpu_ms = process_cpu_ms() - start_cpu_ms_;
-    record_.others_cpus =
-        std::max(0.0, machine_cpu_ms() - start_machine_ms_ - record_.cpu_ms) / std::max(1.0, record_.wall_ms);
+    record_.others_cpus = others_cpus();
+    watch_others();
+    record_.handover_ns = take_handover();
     record_.steps = static_cast<int64_t>(step_ms_.size());
     record_.after = step.store->counts();
     record_.spans = take_spans();
@@ -241,13 +273,14 @@ class StepWatch {
     if (++trial_steps_ <= kAloneSteps && (trial_steps_ < 4 || seconds_since(trial_begin_) < kAloneSeconds))
       return ProbeAnswer::kGoOn;
     stop_recording();
-    record_.alone_ms = own_ms_of(sum_spans(take_spans()).steps);
+    const std::vector<double> own = own_ms_of(sum_spans(take_spans()).steps);
+    if (!own.empty()) record_.alone_ms = median_of(own);
     same_batch_ = false;
     return try_threads();
   }
 
   // Without waiting, and without what happens now and then.
-  static std::optional<double> own_ms_of(const std::vector<StageTable>& steps) {
+  static std::vector<double> own_ms_of(const std::vector<StageTable>& steps) {
     std::vector<double> own;
     for (const StageTable& step : steps) {
       double total = 0;
@@ -256,7 +289,7 @@ class StepWatch {
           total += stage.self_ms;
       own.push_back(total);
     }
-    return own.empty() ? std::nullopt : std::optional<double>(median_of(own));
+    return own;
   }
 
   // On a CPU: does the step itself become faster on all CPUs, or, where it has more threads than those, on fewer?
@@ -273,23 +306,31 @@ class StepWatch {
 
   ProbeAnswer note_thread_trial(Clock::time_point now) {
     record_span(kStepSpan, last_, now);
-    if (++trial_steps_ < kThreadTrialSteps && (trial_steps_ < 2 || seconds_since(trial_begin_) < kThreadTrialSeconds))
-      return ProbeAnswer::kGoOn;
+    note_handover();
+    const double seconds = seconds_since(trial_begin_);
+    const bool more = ++trial_steps_ < kThreadTrialSteps || seconds < kThreadTrialLeastSeconds;
+    if (more && (trial_steps_ < 2 || seconds < kThreadTrialSeconds)) return ProbeAnswer::kGoOn;
     stop_recording();
     std::vector<StageTable> steps = sum_spans(take_spans()).steps;
     if (!steps.empty()) steps.erase(steps.begin());  // it also started the threads
-    if (const std::optional<double> own = own_ms_of(steps)) record_.other_threads = {trial_threads_, *own};
+    std::vector<double> own = own_ms_of(steps);
+    if (own.empty()) return ProbeAnswer::kEnd;
+    std::sort(own.begin(), own.end());
+    record_.other_threads = {.threads = trial_threads_,
+                             .own_ms = median_of(own),
+                             .slow_ms = own[(3 * own.size() - 1) / 4],
+                             .handover_ns = take_handover()};
     return ProbeAnswer::kEnd;
   }
 
   const ProfileRequest& request_;
-  Clock::time_point begin_, last_ = Clock::now(), measure_begin_, trial_begin_;
+  Clock::time_point begin_, last_ = Clock::now(), measure_begin_, trial_begin_, others_begin_ = last_, handover_at_;
   Phase phase_ = Phase::kWarmUp;
   StepRecord record_;
-  std::vector<double> step_ms_, gpu_use_;
+  std::vector<double> step_ms_, gpu_use_, handovers_;
   GpuMonitor gpu_;
   StepDetailer detailer_;
-  double start_cpu_ms_ = 0, start_machine_ms_ = 0;
+  double start_cpu_ms_ = 0, others_cpu_ms_ = 0, others_machine_ms_ = 0;
   bool same_batch_;
   int64_t trial_steps_ = 0;
   int trial_threads_ = 0;

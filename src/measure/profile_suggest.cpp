@@ -106,11 +106,12 @@ class Suggester {
 
   void compute_threads() {
     if (!record_.other_threads) return;
+    const ThreadTrial& trial = *record_.other_threads;
+    const double own_ms = profile_.own_ms - times_.logging - times_.checkpoint;  // the trial was timed without
+    if (trial.slow_ms > kWorthwhile * own_ms) return;                            // faster now and then is no gain
     Options changed = options_;
-    changed.system.compute_threads = record_.other_threads->first;
-    const double apart = times_.logging + times_.checkpoint;  // those steps were timed without
-    add(changed, {.own_ms_saved = profile_.own_ms - apart - record_.other_threads->second},
-        "measured with so many threads");
+    changed.system.compute_threads = trial.threads;
+    add(changed, {.own_ms_saved = own_ms - trial.own_ms}, "measured with so many threads");
   }
 
   void logging() {

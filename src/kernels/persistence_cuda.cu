@@ -133,6 +133,17 @@ class PairFinder {
     launch(number_basins, p_.voxels, stream_, p_);
   }
 
+  // After a step that joined components: everybody learns whom it belongs to. Returns how many were joined.
+  uint32_t spread() {
+    uint32_t found[2];  // ended, on the way
+    do {
+      reset(kOnTheWay);
+      launch(follow_next, p_.minima, stream_, p_);
+      to_host(found, p_.counters + kEnded, 2);
+    } while (found[1] > 0);
+    return found[0];
+  }
+
   // Returns how many components are left.
   uint32_t end_components() {
     for (uint32_t alive = p_.minima;;) {
@@ -140,8 +151,7 @@ class PairFinder {
       reset(kEnded);
       launch(find_first_edges, p_.saddles, stream_, p_);
       launch(end_younger, p_.minima, stream_, p_);
-      launch(follow_next, p_.minima, stream_, p_);
-      const uint32_t ended = read(kEnded);
+      const uint32_t ended = spread();
       VOX_ASSERT(ended > 0 && ended < alive);
       alive -= ended;
       if (ended < alive / kSlowRound) return alive;
@@ -158,8 +168,7 @@ class PairFinder {
       reset(kEnded);
       launch(find_first_edges, p_.saddles, stream_, p_);
       launch(join_all, p_.minima, stream_, p_, chosen, found);
-      launch(follow_next, p_.minima, stream_, p_);
-      const uint32_t joined = read(kEnded);
+      const uint32_t joined = spread();
       VOX_ASSERT(joined > 0);
       found += joined;
     }

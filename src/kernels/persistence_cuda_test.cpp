@@ -159,7 +159,7 @@ TEST_F(PersistenceCuda, LongRowsOfMinimaTakeNoLongerThanOthers) {
     const Pairs found = map.pairs(0, {});
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     EXPECT_TRUE(found == persistence_pairs_cpu(values.data(), row, 0)) << "content " << static_cast<int>(content);
-    EXPECT_LT(taken.count(), 1) << "content " << static_cast<int>(content);
+    if (!small_tests()) EXPECT_LT(taken.count(), 1) << "content " << static_cast<int>(content);
   }
 }
 

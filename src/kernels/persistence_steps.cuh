@@ -13,7 +13,7 @@ constexpr int kThreads = 256, kDirectionBits = 5, kNumberBits = 29;
 constexpr int64_t kMostPlaces = int64_t{1} << kNumberBits;  // saddle, direction and component fit into 64 bits
 constexpr uint64_t kNoEdge = ~uint64_t{0};
 
-enum Counter : int { kMinima, kSaddles, kEnded, kPairs, kCounters };
+enum Counter : int { kMinima, kSaddles, kEnded, kOnTheWay, kPairs, kCounters };
 
 struct Edge {  // that Boruvka chose, between two components of the rounds before
   uint64_t edge;
@@ -227,18 +227,21 @@ static __global__ void join_all(Problem p, Edge* chosen, uint32_t chosen_before)
                                                                 p.rounds_before[basins.b]};
 }
 
-// Threads shorten the ways of each other: a slope of many minima is one long way.
+// A few steps, counting who has not arrived: the next time everybody's steps are longer.
 static __global__ void follow_next(Problem p) {
+  constexpr int kSteps = 16;
   const int64_t number = item_of_thread();
   if (number >= p.minima) return;
-  uint32_t at = p.parents[number];
-  for (uint32_t after = __ldcg(p.next + at); after != at; after = __ldcg(p.next + at)) {
-    const uint32_t beyond = __ldcg(p.next + after);
-    if (beyond != after) p.next[at] = beyond;
-    at = beyond;
+  uint32_t at = static_cast<uint32_t>(number);
+  bool arrived = false;
+  for (int i = 0; i < kSteps && !arrived; ++i) {
+    const uint32_t after = __ldcg(p.next + at);
+    arrived = after == at;
+    at = after;
   }
-  p.parents[number] = at;
+  p.parents[number] = p.next[number] = at;
   p.best[number] = kNoEdge;
+  if (!arrived) atomicAdd(p.counters + kOnTheWay, 1u);
 }
 
 static __global__ void keep_endings(Problem p, const Ending* endings, int64_t count) {

@@ -77,7 +77,7 @@ TEST_P(ThinningCuda, WorksInPlace) {
 }
 
 // Slices that shared memory does not hold, more words than threads.
-TEST_P(ThinningCuda, ThinsWideSlices) {
+TEST_P(ThinningCuda, ThinsLargeSlices) {
   if (small_tests()) GTEST_SKIP() << "too large for slow tools";
   TestMasks masks{1, {3, 650, 1203}, {}};
   Random random(drawn_seed(), 1, 0);

@@ -51,7 +51,7 @@ void apply_norm(const void* x, const void* residual, void* y, Scalar type, const
                 const float* shift, const Act& act, Stream stream);
 
 // Backward. dz = dy * act'(z). First pass: partials [n][rows][terms][c] of sum(dz), sum(dz * xhat) and, for a PReLU,
-// sum(dy * min(z, 0)); terms is 2 or 3.
+// sum(dy * min(z, 0)); terms is 2 or 3. A data gradient may have left them on its way (kernels/hopper/conv3d.h).
 struct NormGradInput {
   const void* dy = nullptr;
   const void* x = nullptr;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "kernels/norm_cuda.h"
 #include "ops/conv3d_cuda_cases.h"
 
 namespace vox::cuda {
@@ -85,6 +86,49 @@ void time_first_layer(const Size& s) {
            conv3d_first_layer_weight_gradient(conv, dw.data_ptr<float>(), workspace.data_ptr(), nullptr);
          }),
          milliseconds([&] { weight_gradient(x, dy, weights); }), true);
+}
+
+// A data gradient and the sums that a norm's backward takes of it: by a pass of their own, and on the way.
+void time_norm_sums(const Size& s, int64_t in, int64_t out) {
+  const Tensor dy = activation(s, in), x = activation(s, out),
+               image = packed(random_weights(in, out), ConvWay::kGradient);
+  const Tensor da = at::empty_like(x), state = at::rand({4, s.n, out}, on_gpu(at::kFloat));
+  const Shape5 shape{s.n, s.z, s.y, s.x, out};
+  Conv3d conv{s.n, s.z, s.y, s.x};
+  conv.input[0] = {dy.data_ptr(), in};
+  conv.output[0] = {da.data_ptr(), out};
+  const int64_t rows = std::max(conv3d_moment_rows(conv), norm_grad_rows(shape));
+  const Tensor partials = at::empty({s.n * rows * 2 * out}, on_gpu(at::kFloat));
+  const auto plane = [&](int64_t i) { return state[i].data_ptr<float>(); };
+  const NormGradInput input{.dy = da.data_ptr(),
+                            .x = x.data_ptr(),
+                            .shape = shape,
+                            .state = {plane(0), plane(1), plane(2), plane(3)},
+                            .act = {.kind = ActKind::kLeakyRelu}};
+  const auto run = [&] { conv3d_forward(conv, image.data_ptr(), nullptr, nullptr); };
+  const auto run_pass = [&] { norm_grad_sums(input, partials.data_ptr<float>(), nullptr); };
+  const double alone = milliseconds(run), apart = milliseconds([&] { run(), run_pass(); });
+  conv.output[0].norm = {x.data_ptr(), plane(2), plane(3), plane(0), plane(1), 0.01f, partials.data_ptr<float>()};
+  const double together = milliseconds(run);
+  std::printf("%3lld->%-3lld %lldx%lldx%lldx%lld  data gradient %.4f ms, then sums %.4f, with sums %.4f\n",
+              static_cast<long long>(in), static_cast<long long>(out), static_cast<long long>(s.n),
+              static_cast<long long>(s.z), static_cast<long long>(s.y), static_cast<long long>(s.x), alone, apart,
+              together);
+}
+
+TEST(Conv3dTimingCuda, DISABLED_NormSums) {
+  if (!torch::cuda::is_available() || !conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
+  const Size full{2, 128, 128, 128}, half{2, 64, 64, 64}, quarter{2, 32, 32, 32}, scroll{1, 72, 136, 136};
+  time_norm_sums(full, 32, 32);
+  time_norm_sums(full, 64, 32);
+  time_norm_sums(full, 32, 64);
+  time_norm_sums(scroll, 32, 32);
+  time_norm_sums(half, 64, 64);
+  time_norm_sums(half, 128, 64);
+  time_norm_sums(quarter, 128, 128);
+  time_norm_sums({7, 128, 128, 128}, 32, 32);
+  time_norm_sums({4, 112, 112, 112}, 32, 32);
+  time_norm_sums({4, 56, 56, 56}, 64, 64);
 }
 
 TEST(Conv3dTimingCuda, DISABLED_Table) {

@@ -3,11 +3,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 
 #include "ops/feature.h"
 
 namespace vox::ops {
+
+// What the backward of a norm and that of the layer that reads its result have in common.
+struct NormBackward {
+  at::Tensor statistics;  // float32 [4, N, C]: mean, rstd, scale, shift
+  int readers = 0;        // of the activation: their gradients are summed before the norm's backward
+  // Of an only reader: the norm's sums [N, rows, 2, C], left by its data gradient, and where that gradient lies.
+  at::Tensor sums{};
+  const void* gradient = nullptr;
+};
 
 // A norm and a leaky ReLU that are still to be applied: max(z, slope * z) of z = raw * scale + shift.
 struct Deferred {
@@ -17,6 +27,7 @@ struct Deferred {
   at::Tensor raw;           // detached
   at::Tensor scale, shift;  // float32 [N, C]
   double slope = 1;         // 1: no activation
+  std::shared_ptr<NormBackward> norm{};
 };
 
 struct Feature::State {

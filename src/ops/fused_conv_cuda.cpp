@@ -44,6 +44,20 @@ cuda::Conv3d gradient_of(const cuda::Conv3d& conv) {
   return gradient;
 }
 
+// Has the data gradient `da` leave what the backward of its input's norm would sum up of it. Whoever shares the input
+// adds a gradient of his own: then the sums have to wait for the total.
+void leave_norm_sums(const Input& input, const at::Tensor& da, int64_t rows, cuda::ConvOutput& output) {
+  if (!input.norm || input.norm->readers != 1) return;
+  NormBackward& norm = *input.norm;
+  const int64_t n = da.size(0), c = da.size(1);
+  norm.sums = at::empty({n, rows, 2, c}, norm.statistics.options());
+  norm.gradient = memory(da);
+  const float* const mean = floats(norm.statistics);
+  output.norm = {
+      memory(input.raw), floats(input.scale), floats(input.shift), mean, mean + n * c, static_cast<float>(input.slope),
+      floats(norm.sums)};
+}
+
 struct ConvCall : torch::CustomClassHolder {
   std::vector<Input> inputs;  // `activation` is undefined here: the call must not keep the graph that owns it alive
   bool first_layer = false, wants_moments = false, inputs_learn = false;
@@ -114,9 +128,11 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
   static void add_input_gradients(const ConvCall& call, const cuda::Conv3d& conv, const at::Tensor& weight,
                                   variable_list& result) {
     cuda::Conv3d gradient = gradient_of(conv);
+    const int64_t rows = cuda::conv3d_moment_rows(gradient);
     for (size_t i = 0; i < call.inputs.size(); ++i) {
       result[i] = at::empty_like(call.inputs[i].raw);
       gradient.output[i].y = memory(result[i]);
+      leave_norm_sums(call.inputs[i], result[i], rows, gradient.output[i]);
     }
     const at::Tensor packed = at::empty({weight.numel()}, weight.options());
     const cuda::Stream stream = current_stream(weight);
@@ -159,6 +175,7 @@ bool own_is_faster(const std::vector<Input>& inputs, const at::Tensor& weight, b
   call->inputs = inputs;
   for (Input& input : call->inputs) {
     if (input.raw[0][0].numel() >= kFillsTheGpu) input.raw = input.raw.narrow(0, 0, 1);
+    input.norm.reset();  // nobody comes for its sums
   }
   std::vector<at::Tensor> parts;
   bool waits = inputs.size() > 1;

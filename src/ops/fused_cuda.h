@@ -61,13 +61,15 @@ struct Input {            // of a convolution: what it reads, and where its grad
   at::Tensor raw;         // detached
   at::Tensor scale, shift;
   double slope = 1;
+  std::shared_ptr<NormBackward> norm{};  // that it waits for; null: none
 };
 
 inline Input input_of(const Feature& feature) {
   const Feature::State& state = feature.state();
   if (state.deferred) {
     const Deferred& d = *state.deferred;
-    return {d.activation, d.raw, d.scale, d.shift, d.slope};
+    ++d.norm->readers;
+    return {d.activation, d.raw, d.scale, d.shift, d.slope, d.norm};
   }
   const at::Tensor& values = feature.materialize();
   return {values, values.detach(), {}, {}, 1};

@@ -20,6 +20,7 @@ struct NormCall : torch::CustomClassHolder {
   bool defers = false, residual_learns = false;
   at::Tensor running_mean, running_variance, moments;
   at::Tensor statistics;  // float32 [4, N, C]: mean, rstd, scale, shift
+  std::shared_ptr<NormBackward> backward = std::make_shared<NormBackward>();
 };
 using NormCallPtr = c10::intrusive_ptr<NormCall>;
 
@@ -67,6 +68,12 @@ void find_statistics(NormCall& call, const at::Tensor& raw, const cuda::NormRule
   call.moments.reset();
 }
 
+// What the layer that dy came from has summed of it already; undefined: nothing, or of a part of dy alone.
+at::Tensor sums_left(const NormCall& call, const at::Tensor& dy) {
+  const at::Tensor sums = std::exchange(call.backward->sums, at::Tensor());
+  return call.backward->readers == 1 && call.backward->gradient == memory(dy) ? sums : at::Tensor();
+}
+
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& raw, const OptionalTensor& gamma,
                             const OptionalTensor& beta, const OptionalTensor& slope, const OptionalTensor& residual,
@@ -98,13 +105,15 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     const cuda::Stream stream = current_stream(raw);
     const at::TensorOptions options = call.statistics.options();
     const int64_t n = input.shape.n, c = input.shape.c, terms = slope.defined() ? 3 : 2;
-    const at::Tensor partials = at::empty({n, cuda::norm_grad_rows(input.shape), terms, c}, options);
+    at::Tensor partials = sums_left(call, dy);
+    const bool summed = partials.defined();
+    if (!summed) partials = at::empty({n, cuda::norm_grad_rows(input.shape), terms, c}, options);
     const at::Tensor coefficients = at::empty({3, n, c}, options);
     if (gamma.defined()) result[1] = at::empty_like(gamma);
     if (gamma.defined()) result[2] = at::empty_like(gamma);
     if (slope.defined()) result[3] = at::empty_like(slope);
     if (saved[4].defined()) result[5] = at::zeros_like(saved[4]);
-    cuda::norm_grad_sums(input, floats(partials), stream);
+    if (!summed) cuda::norm_grad_sums(input, floats(partials), stream);
     cuda::finish_norm_grad(floats(partials), partials.size(1), input, rule_with(call, gamma, at::Tensor()), call.frozen,
                            {floats(result[1]), floats(result[2]), floats(result[3]), floats(coefficients)}, stream);
     result[0] = owned ? dy : at::empty_like(raw);  // element by element: it may take the place of what it read
@@ -200,12 +209,14 @@ Feature normalize(const RawOutput& raw, const Epilogue& epilogue) {
                                              if_given(epilogue.activation.slope), residual, if_given(&raw.bias), call);
   if (!call->defers) return Feature::plain(result);
   const double slope = call->act.kind == cuda::ActKind::kNone ? 1.0 : static_cast<double>(call->act.slope);
-  return Feature::from(
-      {.values = {},
-       .deferred = Deferred{result, raw.values.detach(), call->statistics[2], call->statistics[3], slope}});
+  call->backward->statistics = call->statistics;
+  return Feature::from({.values = {},
+                        .deferred = Deferred{result, raw.values.detach(), call->statistics[2], call->statistics[3],
+                                             slope, call->backward}});
 }
 
 at::Tensor materialize(const Deferred& deferred) {
+  if (deferred.norm) ++deferred.norm->readers;  // null: a layer's backward makes its input once more
   return Materialize::apply(deferred.activation, deferred.raw, deferred.scale, deferred.shift, deferred.slope);
 }
 

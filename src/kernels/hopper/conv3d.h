@@ -14,9 +14,21 @@ struct ConvInput {
   const float* shift = nullptr;
   float slope = 1;  // 1: no activation
 };
+// What a data gradient is the gradient of, where that is leaky_relu(x * scale + shift), and the sums of it that the
+// norm's backward wants: those of norm_grad_sums (kernels/norm_cuda.h), as [n][conv3d_moment_rows()][2][channels].
+struct ConvNorm {
+  const void* x = nullptr;       // raw, as large as the gradient; null: no sums are wanted
+  const float* scale = nullptr;  // [n][channels] each
+  const float* shift = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  float slope = 1;
+  float* sums = nullptr;
+};
 struct ConvOutput {
   void* y = nullptr;
   int64_t channels = 0;
+  ConvNorm norm{};
 };
 struct Conv3d {
   int64_t n = 1, z = 1, y = 1, x = 1;

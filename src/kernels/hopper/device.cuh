@@ -46,6 +46,14 @@ __device__ __forceinline__ void sync_consumers() {  // of the block's warps thos
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
 
+// Warpgroups in turn: one waits for what another gives. Barriers 2 and up.
+__device__ __forceinline__ void wait_for_turn(int warpgroup) {
+  asm volatile("bar.sync %0, 256;" ::"r"(warpgroup + 2) : "memory");
+}
+__device__ __forceinline__ void give_turn(int warpgroup) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(warpgroup + 2) : "memory");
+}
+
 // A stage of a ring of buffers in shared memory, and how often the ring has been around.
 template <int kStages>
 struct RingPosition {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/hopper/moments.cuh"
+#include "kernels/hopper/norm_sums.cuh"
 #include "kernels/hopper/pair.cuh"
 #include "kernels/hopper/prologue.cuh"
 #include "kernels/hopper/tiling.cuh"
@@ -21,6 +22,7 @@ struct ForwardTask {
   const uint8_t* weights;
   float* moments;
   Tiling tiling;
+  NormSums norm[2];
 };
 
 // kInputs: 32-channel blocks of the input that one block multiplies; kSharers: blocks that share a voxel's channels.
@@ -48,6 +50,16 @@ struct ForwardBlock {
   using Position = RingPosition<Plan::kRing>;
 
   __device__ __forceinline__ uint32_t plane(int stage) const { return planes + stage * kPlanePitch; }
+  // Of the output: its tensor, and the first of the block's channels there and in the tensor's [n][channels].
+  __device__ __forceinline__ int tensor(const ForwardTask& task) const { return outputs >= task.output_blocks; }
+  __device__ __forceinline__ int channel(const ForwardTask& task) const {
+    return 32 * (outputs - tensor(task) * task.output_blocks);
+  }
+  __device__ __forceinline__ int64_t first_of(const ForwardTask& task, int n) const {
+    return static_cast<int64_t>(n) * task.output_channels[tensor(task)] + channel(task);
+  }
+  __device__ __forceinline__ const NormSums& norm(const ForwardTask& task) const { return task.norm[tensor(task)]; }
+  __device__ __forceinline__ bool sums_wanted(const ForwardTask& task) const { return norm(task).rows != nullptr; }
 
   // Runs f(piece, z, tensor, channel) in the order in which planes go through the ring.
   template <class F>

@@ -132,7 +132,7 @@ def checkpoint_every_step(folder, source):
     return write_recipe(folder, data={"patch_size": [24, 24, 24]},
                         model={"architecture": "torchscript", "file": str(folder / "tiny.pt"), "out_channels": 1,
                                "filters": []},
-                        training={"iterations_per_epoch": 1})
+                        training={"iterations_per_epoch": 1, "save_every": 1})
 
 
 def large_network(folder, source):

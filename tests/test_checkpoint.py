@@ -1,5 +1,6 @@
 """Checkpoints: what is in them, that damage is noticed, and that a reader never sees half of one."""
 import os
+import random
 import shutil
 
 import numpy as np
@@ -9,7 +10,6 @@ from training import checkpoint, metadata, record, tensors, write_training
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    import random
     import subprocess
 
     from conftest import PROGRAM
@@ -40,6 +40,15 @@ def test_last_best_and_the_last_epochs_are_kept(trained):
     assert {"last.safetensors", "best.safetensors", "epoch-0002.safetensors", "epoch-0003.safetensors"} <= names
     assert "epoch-0001.safetensors" not in names
     assert os.path.samefile(checkpoint(trained / "run"), checkpoint(trained / "run", "epoch-0003"))
+
+
+def test_epochs_shorter_than_writing_leave_the_checkpoints_that_were_asked_for(voxloom, tmp_path):
+    from plants import checkpoint_every_step
+    recipe = checkpoint_every_step(tmp_path, random.Random(2))
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.max_epochs=12", "training.save_every=5",
+            "validation.every=0")
+    steps = {path.stem: metadata(path)["step"] for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert steps["last"] == "12" and steps["epoch-0005"] == "5" and steps["epoch-0010"] == "10", steps
 
 
 def test_a_flipped_bit_anywhere_is_noticed(trained, voxloom, draw, tmp_path):

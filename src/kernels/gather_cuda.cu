@@ -149,7 +149,9 @@ GatherTask gather_task(const GatherOutput& output, const VolumeView& source, con
   GatherTask task;
   task.source = gather::source_of<void>(source, map, options);
   task.stored = source.dtype;
-  task.interpolation = options.interpolation;
+  // Where voxels only move, one tap of eight has all the weight.
+  const bool moves = !map.deformation && gather::is_copy(map);
+  task.interpolation = moves ? Interpolation::kNearest : options.interpolation;
   task.output = output;
   for (int axis = 0; axis < 3; ++axis) {
     const float* m = map.matrix[axis];

@@ -76,7 +76,7 @@ LoopEnd TrainingLoop::run() {
     const int signal = parts_.signals.stop_signal();
     const StopRequest request = parts_.writer.stop_requested();
     const bool stop = signal != 0 || request == StopRequest::kAtStep || (epoch_done && request != StopRequest::kNone);
-    if (epoch_done) end_epoch();
+    if (epoch_done) end_epoch(stop);
     if (stop) {
       if (!epoch_done) {
         read_pending();
@@ -244,8 +244,15 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
   term_times_.clear();
   logged.step_s = step_s;
   for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, mean[stage]);
-  logged.gpu_mem_gb = gpu_peak_gb(parts_.device);
+  logged.gpu_mem_gb = gpu_peak_so_far();
   parts_.log.step(logged);
+}
+
+// A captured step has its memory once and for all: replaying it takes nothing that the allocator would see.
+std::optional<double> TrainingLoop::gpu_peak_so_far() {
+  if (const std::optional<double> peak = gpu_peak_gb(parts_.device))
+    gpu_peak_gb_ = std::max(gpu_peak_gb_.value_or(0), *peak);
+  return gpu_peak_gb_;
 }
 
 void TrainingLoop::log_histograms(int64_t step) {
@@ -262,7 +269,7 @@ bool TrainingLoop::has_validation() const {
   return parts_.options.validation.every > 0 && !parts_.store->dataset().validation.empty();
 }
 
-void TrainingLoop::end_epoch() {
+void TrainingLoop::end_epoch(bool stop) {
   TrainState& state = parts_.state;
   const Options& options = parts_.options;
   const int64_t epoch = state.step / length_.steps_per_epoch;
@@ -284,7 +291,7 @@ void TrainingLoop::end_epoch() {
         static_cast<double>(length_.steps_per_epoch * length_.effective_batch) / state.epoch_sums.seconds;
     summary.data_wait = state.epoch_sums.data_wait_s / state.epoch_sums.seconds;
   }
-  summary.gpu_mem_gb = gpu_peak_gb(parts_.device);
+  summary.gpu_mem_gb = gpu_peak_so_far();
   {
     const Span span("logging");
     parts_.log.epoch(summary, state.step);
@@ -292,7 +299,9 @@ void TrainingLoop::end_epoch() {
   state.epoch_sums = {};
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
-  save(links);
+  // Epochs may be shorter than it takes to write: then the checkpoint under way will do, and nobody waits for it.
+  const bool needed = best || links.epoch || last_epoch || stop || state.stopped_early;
+  if (needed || !background_.busy()) save(links);
   window_start_ = Clock::now();
 }
 

@@ -72,7 +72,8 @@ class TrainingLoop {
   void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
   void take_up_kept();
   void log_histograms(int64_t step);
-  void end_epoch();
+  void end_epoch(bool stop);  // stop: nothing follows
+  std::optional<double> gpu_peak_so_far();
   bool validate_now();  // true: a new best
   void save(const CheckpointLinks& links);
   bool has_validation() const;
@@ -86,7 +87,7 @@ class TrainingLoop {
   std::vector<Pending> pending_;
   std::optional<Window> window_;
   std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
-  std::optional<double> probed_loss_;
+  std::optional<double> probed_loss_, gpu_peak_gb_;
   Clock::time_point window_start_, last_save_;
   std::vector<std::pair<std::string, double>> last_scores_;
   BackgroundWriter background_;  // last: its jobs use what stands above

@@ -18,6 +18,7 @@ namespace {
 using neighbourhood::kFaces, neighbourhood::kMiddle;
 
 constexpr int kThreads = 512;
+constexpr int kResident = 2;  // blocks that a multiprocessor holds
 
 struct Layout {
   int z, y, x;
@@ -124,6 +125,7 @@ __device__ __forceinline__ int row_offset(const Layout& layout, int row) {
   return (row / 3 - 1) * layout.slice + (row % 3 - 1) * layout.stride;
 }
 
+// Where what lies beside a voxel is found: in the word at `offset`, and along x partly in its own.
 struct Direction {
   int offset, dx;
 };
@@ -134,22 +136,17 @@ __device__ __forceinline__ Direction direction(const Layout& layout, int number)
     case 1:
       return {layout.stride, 0};
     case 2:
-      return {0, 1};
+      return {1, 1};
     case 3:
-      return {0, -1};
+      return {-1, -1};
     case 4:
       return {layout.slice, 0};
     default:
       return {-layout.slice, 0};
   }
 }
-
-// Voxels of the word that are in `open` and have nothing beside them.
-__device__ __forceinline__ uint32_t border_of(const uint64_t* word, uint32_t bits, uint32_t open,
-                                              const Direction& side) {
-  if (side.dx == 0) return open & ~bits_of(load(word + side.offset));
-  const uint32_t next = bits_of(load(word + side.dx));
-  return open & ~(side.dx > 0 ? bits >> 1 | next << 31 : bits << 1 | next >> 31);
+__device__ __forceinline__ uint32_t beside(uint32_t bits, uint32_t other, int dx) {
+  return dx == 0 ? other : dx > 0 ? bits >> 1 | other << 31 : bits << 1 | other >> 31;
 }
 
 __device__ uint32_t those_that_may_go(const uint64_t* word, uint32_t border, const Layout& layout) {
@@ -178,9 +175,9 @@ __device__ bool list_candidates(const Words& words, const Layout& layout, const 
   const Direction side = direction(layout, number);
   bool any = false;
   for (int i = layout.first + threads.number; i <= layout.last; i += threads.count) {
-    const uint32_t bits = bits_of(load(words.voxels + i)), settled = load(words.settled + i);
-    const uint32_t before = load(words.candidates + i), open = bits & ~settled;
-    const uint32_t border = open == 0 ? 0 : border_of(words.voxels + i, bits, open, side);
+    const uint32_t bits = bits_of(load(words.voxels + i)), other = bits_of(load(words.voxels + i + side.offset));
+    const uint32_t settled = load(words.settled + i), before = load(words.candidates + i);
+    const uint32_t border = bits & ~settled & ~beside(bits, other, side.dx);
     const uint32_t found = border == 0 ? 0 : those_that_may_go(words.voxels + i, border, layout);
     if (found != before) words.candidates[i] = found;
     if (border != found) words.settled[i] = settled | (border & ~found);
@@ -279,7 +276,7 @@ __device__ __forceinline__ Words words_of(uint64_t* workspace, const Layout& lay
 }
 
 // grid: blocks of a group, groups. `counters`: two for each volume, 0 at first.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResident)
     thin_volumes(uint64_t* workspace, unsigned long long* counters, int64_t volumes, Layout layout) {
   const Threads threads{static_cast<int>(blockIdx.x * kThreads + threadIdx.x), static_cast<int>(gridDim.x * kThreads)};
   const int directions = layout.z == 1 ? 4 : 6;  // a single slice is thinned within itself
@@ -355,7 +352,7 @@ void thin_3d_cuda(uint8_t* out, const uint8_t* mask, int64_t volumes, const Exte
   auto* counters = reinterpret_cast<unsigned long long*>(workspace + volumes * 2 * layout.size);
   cuda::check(cudaMemsetAsync(counters, 0, static_cast<size_t>(volumes) * 2 * sizeof(uint64_t), stream), "thinning");
   pack_volumes<<<dim3(blocks_for(int64_t{layout.size} * 32), deep), kThreads, 0, stream>>>(workspace, mask, layout);
-  const unsigned most = static_cast<unsigned>(cuda::multiprocessors()), groups = std::min(deep, most);
+  const unsigned most = static_cast<unsigned>(kResident * cuda::multiprocessors()), groups = std::min(deep, most);
   const dim3 grid(std::min(blocks_for(layout.last - layout.first + 1), most / groups), groups);
   void* arguments[] = {&workspace, &counters, &volumes, &layout};
   cuda::check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(thin_volumes), grid, dim3(kThreads), arguments,

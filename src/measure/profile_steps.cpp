@@ -90,7 +90,7 @@ namespace {
 constexpr int64_t kThreadTrialSteps = 6;        // with another number of compute threads, at least
 constexpr double kThreadTrialLeastSeconds = 1;  // the host of a virtual machine moves its CPUs apart for that long
 constexpr double kThreadTrialSeconds = 4;       // at most
-constexpr double kHandoverEverySeconds = 0.25;  // one takes about a thousandth of that
+constexpr double kHandoverEverySeconds = 0.1;   // one takes a few thousandths of that
 constexpr double kLeastOthersSeconds = 0.5;     // the machine's CPU time is told in hundredths of a second
 constexpr int64_t kAloneSteps = 15;             // on one batch that stays, once the queue of batches is full
 constexpr double kAloneSeconds = 1.5;           // at most

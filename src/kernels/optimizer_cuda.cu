@@ -11,7 +11,7 @@ namespace {
 struct StepConstants {
   float grad_factor, lr;
   float shrink, decay;  // of tensors that decay: weight *= shrink (AdamW), grad += decay * weight (the others)
-  float step_size, root_factor;
+  float step_size, root_factor, average_share;
   int skip;
 };
 
@@ -74,6 +74,8 @@ __device__ StepConstants constants_of(const OptimizerRule& rule, const Optimizer
   const bool decoupled = rule.kind == OptimizerKind::kAdamW;
   constants.shrink = decoupled ? static_cast<float>(1 - lr * rule.weight_decay) : 1.0f;
   constants.decay = decoupled ? 0.0f : static_cast<float>(rule.weight_decay);
+  const double warm_up = rule.average_warm_up / (rule.average_warm_up + 1 + count);
+  constants.average_share = static_cast<float>(fmax(rule.average_share, warm_up));
   if (rule.kind == OptimizerKind::kSgd) return constants;
   const double correction1 = 1 - pow(rule.beta1, count), root2 = sqrt(1 - pow(rule.beta2, count));
   constants.step_size = static_cast<float>(rule.keras_epsilon ? lr * root2 / correction1 : lr / correction1);
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(kFinishThreads)
 }
 
 struct UpdateRule {  // of every step alike
-  float beta1, beta2, epsilon, momentum, average_share;
+  float beta1, beta2, epsilon, momentum;
   bool nesterov;
 };
 
@@ -168,7 +170,7 @@ __global__ void __launch_bounds__(kChunkThreads) update_kernel(const __grid_cons
     store(t.weight + i, weight);
     if (t.average) {
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) average.at[k] += rule.average_share * (weight.at[k] - average.at[k]);
+      for (int k = 0; k < kWidth; ++k) average.at[k] += c.average_share * (weight.at[k] - average.at[k]);
       store(t.average + i, average);
     }
     if (t.shadow == nullptr) return;
@@ -243,9 +245,8 @@ void optimizer_step(std::span<const OptimizerTensor> tensors, const OptimizerRul
   });
   finish_kernel<<<1, kFinishThreads, 0, stream>>>(partials, chunks, rule, numbers, constants);
   check_launch("gradient norm");
-  const UpdateRule update{static_cast<float>(rule.beta1),         static_cast<float>(rule.beta2),
-                          static_cast<float>(rule.epsilon),       static_cast<float>(rule.momentum),
-                          static_cast<float>(rule.average_share), rule.nesterov};
+  const UpdateRule update{static_cast<float>(rule.beta1), static_cast<float>(rule.beta2),
+                          static_cast<float>(rule.epsilon), static_cast<float>(rule.momentum), rule.nesterov};
   for_each_list<OptimizerTensor>(tensors, [&](const auto& list, unsigned blocks, int64_t) {
     if (rule.kind == OptimizerKind::kSgd)
       update_kernel<false><<<blocks, kChunkThreads, 0, stream>>>(list, update, constants);

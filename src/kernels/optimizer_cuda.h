@@ -28,6 +28,7 @@ struct OptimizerRule {
   OptimizerKind kind = OptimizerKind::kSgd;
   double beta1 = 0, beta2 = 0, epsilon = 0, momentum = 0, weight_decay = 0;
   double average_share = 0;                // average += share * (weight - average)
+  double average_warm_up = 0;              // w: the share of good step t is at least w / (w + 1 + t)
   double clip_norm = 0, clip_epsilon = 0;  // clip_norm 0: none
   bool nesterov = false, keras_epsilon = false;
   bool dynamic_scale = false;  // the loss scale grows and shrinks by these

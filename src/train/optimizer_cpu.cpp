@@ -101,8 +101,13 @@ SgdConstants sgd_constants(const OptimizerState& state, double grad_factor, bool
   return constants;
 }
 
+float average_share(const OptimizerState& state) {
+  const double count = state.scalars.count.item<float>();
+  return static_cast<float>(std::max(1 - state.options.ema, kAverageWarmUp / (kAverageWarmUp + 1 + count)));
+}
+
 void update_weights(const OptimizerState& state, const std::vector<Piece>& pieces, double grad_factor) {
-  const float share = static_cast<float>(1 - state.options.ema);
+  const float share = average_share(state);
   if (state.algorithm == Algorithm::kSgd) {
     const SgdConstants constants[2] = {sgd_constants(state, grad_factor, false),
                                        sgd_constants(state, grad_factor, true)};

@@ -245,12 +245,36 @@ TEST(Ema, AveragesAndGivesTheWeightsBackBitForBit) {
   optimizer.set_lr(0.1);
   optimizer.step();
   const at::Tensor moved = parameters.all()[0].master.detach().clone();
-  const at::Tensor expected = 0.75 * start + 0.25 * moved;
+  const at::Tensor expected = 2.0 / 11 * start + 9.0 / 11 * moved;  // the first step of the warm-up
   {
     const EmaScope scope(parameters);
     EXPECT_TRUE(at::allclose(parameters.all()[0].master, expected, 1e-6, 1e-6));
   }
   EXPECT_TRUE(at::equal(parameters.all()[0].master, moved));
+}
+
+// Weights that fall by 1 at every step, and the average of them written out: no first weight but its own share is left.
+TEST(Ema, WarmsUpWithTheStepsThatCounted) {
+  TrainingOptions options = options_for("sgd");
+  options.momentum = 0;
+  options.weight_decay = 0;
+  options.ema = 0.8;  // from the 36th step on; (1 + t) / (10 + t) before
+  ParameterSet parameters;
+  parameters.add({"a", ParameterKind::kBias, {1}});
+  parameters.all()[0].master.detach().fill_(100);
+  Optimizer optimizer(options, parameters, Precision::k32);
+  optimizer.set_lr(1);
+  double average = 100;
+  for (int t = 1, step = 0; t <= 60; ++step) {
+    const bool bad = step % 7 == 3;
+    parameters.all()[0].grad = at::full({1}, bad ? std::numeric_limits<float>::infinity() : 1.0f);
+    optimizer.step();
+    if (bad) continue;  // it counts for nothing
+    const double decay = std::min(0.8, (1.0 + t) / (10.0 + t));
+    average = decay * average + (1 - decay) * (100 - t);
+    EXPECT_NEAR(parameters.all()[0].ema.item<float>(), average, 1e-3) << t;
+    ++t;
+  }
 }
 
 TEST(Optimizer, TheLossScaleGrowsAfterTwoThousandGoodSteps) {

@@ -12,11 +12,13 @@ namespace {
 constexpr double kSameLoss = 1e-3;    // relative: rounding in another order of sums
 constexpr double kFinalSeconds = 30;  // kept for the comparison at the end
 constexpr double kFinalShare = 0.25;  // of a short time
+constexpr double kWorthwhile = 0.9;   // of the time a sample takes: what is predicted to bring less can wait
+constexpr double kUnknown = 1e12;     // ms: stands for a time that nobody can predict
 
 struct Move {
   Changes changes;  // all of them, against the recipe
   std::string name;
-  double predicted_ms = 0;  // a sample; infinite: nobody knows
+  double predicted_ms = 0;  // a sample
   std::optional<double> predicted_step_ms;
   bool same_result = true;
 };
@@ -52,8 +54,12 @@ class Search {
   const Trial& best_trial() { return runner_.trials()[best_index_]; }
   bool allowed(const std::string& what) const { return runner_.request().allow.contains(what); }
 
+  // Predictions that promise much, the best first; then what nobody can predict; then the other predictions. A network
+  // that computes all the time is helped by no thread or cache, but may be by another precision.
   std::optional<Move> next_move() {
     std::vector<Move> moves = suggested();
+    for (Move& move : moves)
+      if (move.predicted_ms > kWorthwhile * 1e3 / best_trial().samples_per_s) move.predicted_ms += 2 * kUnknown;
     const std::vector<Move> more = unpredicted();
     moves.insert(moves.end(), more.begin(), more.end());
     std::erase_if(moves, [&](const Move& move) { return tried_.contains(move.changes); });
@@ -86,7 +92,7 @@ class Search {
     const auto offer = [&](const std::vector<std::string>& words, double order) {
       moves.push_back({.changes = merged(best_, words),
                        .name = join(words, " "),
-                       .predicted_ms = 1e12 + order,
+                       .predicted_ms = kUnknown + order,
                        .predicted_step_ms = {},
                        .same_result = false});
     };
@@ -96,7 +102,10 @@ class Search {
         words.push_back(concat("training.accumulate=", now.training.accumulate / 2));
       offer(words, 0);
     }
-    if (allowed("precision") && now.training.precision == "32") offer({"training.precision=bf16-mixed"}, 1);
+    // On a GPU halves run on other, faster units; on a CPU a larger batch is the likelier gain.
+    const double precision_order = runner_.request().device.starts_with("cuda") ? -1 : 1;
+    if (allowed("precision") && now.training.precision == "32")
+      offer({"training.precision=bf16-mixed"}, precision_order);
     if (allowed("patch"))
       for (const int64_t quarters : {5, 3}) {
         std::vector<std::string> sizes;

@@ -53,8 +53,9 @@ struct InferenceOptions {
                  "quarter turns in the planes where the window is square",
              .choices = {"none", "mirror", "mirror_rotate"}});
     v.field("mask", mask,
-            {.meaning = "Windows that hold no voxel of this mask are skipped and predicted as 0: a file with {id} for "
-                        "the case, case (its data.mask), or channel:N of the image"});
+            {.meaning = "Windows lie over the box of this mask, and those that hold none of its voxels are skipped and "
+                        "predicted as 0: a file with {id} for the case, case (its data.mask), or channel:N of the "
+                        "image (windows over all of it)"});
     v.field("skip_below", skip_below,
             {.meaning = "Windows whose voxels, as the network sees them, all lie below this value are skipped and "
                         "predicted as 0; empty is none",

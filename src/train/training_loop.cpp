@@ -19,6 +19,7 @@
 namespace vox {
 namespace {
 
+constexpr double kWritingShare = 10;       // times as long as it took to write the last one, before the next is due
 constexpr double kSaveAtLeastEvery = 600;  // seconds: a machine that dies in a long epoch costs no more than this
 
 const std::vector<std::pair<Stage, const char*>>& named_stages() {
@@ -299,9 +300,8 @@ void TrainingLoop::end_epoch(bool stop) {
   state.epoch_sums = {};
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
-  // Epochs may be shorter than it takes to write: then the checkpoint under way will do, and nobody waits for it.
   const bool needed = best || links.epoch || last_epoch || stop || state.stopped_early;
-  if (needed || !background_.busy()) save(links);
+  if (needed || is_due()) save(links);
   window_start_ = Clock::now();
 }
 
@@ -337,6 +337,11 @@ bool TrainingLoop::validate_now() {
   return best;
 }
 
+// Epochs may be shorter than it takes to write: then nobody waits for it, and most of the time nothing is written.
+bool TrainingLoop::is_due() const {
+  return !background_.busy() && seconds_since(last_save_) > kWritingShare * last_write_s_;
+}
+
 void TrainingLoop::save(const CheckpointLinks& links) {
   VOX_ASSERT(pending_.empty() && !window_);
   const Span span("checkpoint");
@@ -351,7 +356,9 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   const Span waiting("checkpoint_wait");
   background_.submit([this, snapshot, metadata = std::move(metadata), links, step = parts_.state.step] {
     const Span writing("checkpoint_write");
+    const Clock::time_point begin = Clock::now();
     write_snapshot(folder_, *snapshot, metadata, links);
+    last_write_s_ = seconds_since(begin);
     parts_.writer.checkpoint_written(folder_.last(), step);
   });
 }

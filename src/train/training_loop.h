@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,6 +76,7 @@ class TrainingLoop {
   void end_epoch(bool stop);  // stop: nothing follows
   std::optional<double> gpu_peak_so_far();
   bool validate_now();  // true: a new best
+  bool is_due() const;  // a checkpoint that nobody asked for
   void save(const CheckpointLinks& links);
   bool has_validation() const;
 
@@ -89,6 +91,7 @@ class TrainingLoop {
   std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
   std::optional<double> probed_loss_, gpu_peak_gb_;
   Clock::time_point window_start_, last_save_;
+  std::atomic<double> last_write_s_ = 0;
   std::vector<std::pair<std::string, double>> last_scores_;
   BackgroundWriter background_;  // last: its jobs use what stands above
 };

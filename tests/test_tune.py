@@ -17,9 +17,11 @@ def waiting(draw, tmp_path):
 
 
 def test_a_recipe_that_waits_for_its_data_becomes_faster(voxloom, waiting, tmp_path):
-    output = tmp_path / "tuned.yaml"
+    output, scratch = tmp_path / "tuned.yaml", tmp_path / "scratch"
+    scratch.mkdir()
     result = json.loads(voxloom("tune", waiting, "--steps", 12, "--minutes", 1, "--output", output, "--json", "--run",
-                                tmp_path / "search", env=SLOW_DISK).stdout)
+                                tmp_path / "search", env={**SLOW_DISK, "TMPDIR": str(scratch)}).stdout)
+    assert not list(scratch.iterdir()), "trials and turns that were ended leave nothing"
     trials = result["trials"]
     assert trials[0]["verdict"] == "start" and trials[0]["changes"] == []
     kept = [trial for trial in trials if trial["verdict"] == "kept"]

@@ -32,6 +32,21 @@ std::string last_line_of(const std::string& text) {
   return lines.empty() ? "" : lines.back();
 }
 
+std::vector<std::string> environment_with(const std::string& variable) {
+  std::vector<std::string> all{variable};
+  const std::string name = variable.substr(0, variable.find('=') + 1);
+  for (char** one = environ; *one != nullptr; ++one)
+    if (!std::string(*one).starts_with(name)) all.emplace_back(*one);
+  return all;
+}
+
+std::vector<char*> as_pointers(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 int shell_status(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -40,16 +55,17 @@ int shell_status(int status) {
 
 Child::Child(const std::vector<std::string>& arguments) {
   const auto in = open_pipe(), out = open_pipe(), err = open_pipe();
-  std::vector<char*> words{const_cast<char*>("voxloom")};
-  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
+  std::vector<std::string> named{"voxloom"};
+  named.insert(named.end(), arguments.begin(), arguments.end());
+  const std::vector<std::string> variables = environment_with(concat(kScratchVariable, "=", scratch_.path().string()));
+  const std::vector<char*> words = as_pointers(named), environment = as_pointers(variables);
   pid_ = fork();
   if (pid_ == 0) {  // between fork and exec only what is safe after one
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(in[0], 0);
     dup2(out[1], 1);
     dup2(err[1], 2);
-    execv("/proc/self/exe", words.data());
+    execve("/proc/self/exe", words.data(), environment.data());
     _exit(127);
   }
   close(in[0]);

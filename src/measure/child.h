@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "measure/scratch_folder.h"
+
 namespace vox {
 
 struct ChildLimits {
@@ -43,6 +45,7 @@ class Child {  // ended with its owner, at the latest
   void close_input();
   int64_t resident_bytes() const;
 
+  ScratchFolder scratch_{"child"};
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, err_ = -1;
   std::string output_, errors_;

@@ -47,18 +47,6 @@ double peak_resident_gb() {
   return static_cast<double>(use.ru_maxrss) * 1024 / 1e9;
 }
 
-ScratchFolder::ScratchFolder(const std::string& stem) {
-  std::string name = (fs::temp_directory_path() / ("voxloom-" + stem + "-XXXXXX")).string();
-  VOX_CHECK(mkdtemp(name.data()), "cannot make a folder in ", fs::temp_directory_path().string(),
-            "; set TMPDIR to one that can be written");
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 void warm_store(Store& store, double seconds) {
   if (!store.counts().in_memory) return;
   const auto start = Clock::now();

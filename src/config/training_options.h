@@ -87,7 +87,7 @@ inline void TrainingOptions::describe_optimizer(Visitor& v) {
   v.field("clip_norm", clip_norm,
           {.meaning = "Largest norm of the gradient; longer ones are scaled down; 0 is off", .min = 0});
   v.field("ema", ema,
-          {.meaning = "Decay of the average of weights used for validation and prediction; 0 is off",
+          {.meaning = "Decay of the average of weights used for validation and prediction, less at the start; 0 is off",
            .min = 0,
            .max = 0.9999999});
 }

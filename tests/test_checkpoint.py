@@ -55,7 +55,7 @@ def test_a_flipped_bit_anywhere_is_noticed(trained, voxloom, draw, tmp_path):
     whole = bytearray(checkpoint(trained / "run").read_bytes())
     header = 8 + int.from_bytes(whole[:8], "little")
     places = [draw.randrange(8), draw.randrange(8, header), header, len(whole) - 1]
-    places += [draw.randrange(header) for _ in range(3)] + [draw.randrange(header, len(whole)) for _ in range(5)]
+    places += [draw.randrange(header) for _ in range(6)] + [draw.randrange(header, len(whole)) for _ in range(10)]
     damaged = tmp_path / "damaged.safetensors"
     for place in places:
         changed = bytearray(whole)

@@ -136,7 +136,7 @@ def test_every_preset_draws_and_the_resolved_recipe_shows_its_values(voxloom, tm
     recipe.write_text(recipe.read_text().split("augmentation:")[0])
     for preset in ("none", "flips", "nnunet", "scroll_heavy", "em"):
         samples = [json.loads(voxloom("inspect", recipe, f"augmentation.preset={preset}", "--sample", n, "--json").stdout)
-                   for n in range(3)]
+                   for n in range(6)]
         assert any(one["parameters"] for one in samples) == (preset != "none"), preset
     resolved = yaml.safe_load(voxloom("train", recipe, "--dry-run", "augmentation.preset=nnunet",
                                       "augmentation.blur.prob=0.9").stdout)

@@ -243,10 +243,11 @@ Tensor connected_components_on_gpu(Tensor labels, int64_t connectivity, int64_t 
 
 Tensor persistence_pairs_on_gpu(Tensor values, int64_t dimension, bool falling, bool cubes, int64_t stream) {
   const Extent3 extent = map_of(values, dimension).extent;
-  int64_t count = 0, shape[2] = {vox::most_persistence_pairs(extent), 2};
+  int64_t count = 0, shape[2] = {vox::most_persistence_pairs(extent, static_cast<int>(dimension)), 2};
   Tensor pairs = torch::stable::new_empty(values, {shape, 2}, ScalarType::Long);
   on_stream(stream, [&](vox::cuda::Stream on) {
-    const Tensor workspace = workspace_of(values, vox::persistence_workspace(extent), ScalarType::Byte);
+    const Tensor workspace =
+        workspace_of(values, vox::persistence_workspace(extent, static_cast<int>(dimension)), ScalarType::Byte);
     count = vox::persistence_pairs_cuda(reinterpret_cast<vox::PersistencePair*>(write<int64_t>(pairs)),
                                         read<float>(values), extent, static_cast<int>(dimension),
                                         persistence_options(falling, cubes), write<uint8_t>(workspace), on);

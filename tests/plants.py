@@ -6,18 +6,15 @@ import numpy as np
 import tifffile
 import torch
 
+from recipes import random_balls
+
 CPUS = len(os.sched_getaffinity(0))
 
 
 def write_cases(folder, source, count, size, compression=None):
     """Noise with a bright ball, which is the label."""
     generator = np.random.default_rng(source.randrange(2**32))
-    grid = np.stack(np.meshgrid(*[np.arange(n) for n in size], indexing="ij"))
-    for kind in ("images", "labels"):
-        (folder / kind).mkdir(parents=True, exist_ok=True)
-    for number in range(count):
-        centre = np.array([generator.uniform(0.3 * n, 0.7 * n) for n in size]).reshape(3, 1, 1, 1)
-        ball = ((grid - centre) ** 2).sum(0) < (min(size) / 3) ** 2
+    for number, ball in random_balls(folder, count, size, generator, min(size) / 3):
         image = (generator.integers(0, 180, size) + 60 * ball).astype(np.uint8)
         for kind, volume in (("images", image), ("labels", ball.astype(np.uint8))):
             name = folder / kind / f"case_{number:03d}"

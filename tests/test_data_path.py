@@ -1,12 +1,12 @@
 """The data path from files to batches: what it promises about threads, steps and memory."""
 import json
-import pathlib
 import subprocess
 import time
 
 import tifffile
 
 from conftest import PROGRAM
+from processes import runnable_threads
 from recipes import write_recipe, write_volumes
 
 
@@ -36,17 +36,6 @@ def test_the_hash_is_the_same_when_the_data_do_not_fit(voxloom, draw, tmp_path):
     tight = bench(voxloom, recipe, "data.cache_gb=0.0004", "--batches", 30, "--hash")
     assert fits["hash"] == tight["hash"]
     assert tight["store"]["resident_peak_bytes"] <= 0.0004 * 2**30
-
-
-def runnable_threads(process):
-    """Threads of the process that are on a CPU or wait for one, and all of them."""
-    states = []
-    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-        try:
-            states.append((task / "stat").read_text().rpartition(") ")[2].split()[0])
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return states.count("R"), len(states)
 
 
 def test_threads_stay_within_what_was_asked_for(draw, tmp_path):

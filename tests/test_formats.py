@@ -7,6 +7,9 @@ import zipfile
 import nibabel
 import numpy as np
 import pytest
+import tifffile
+
+from processes import peak_kib
 
 NIFTI_TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"]
 
@@ -320,6 +323,17 @@ def test_dtype_rounds_to_nearest_and_refuses_what_does_not_fit(voxloom, tmp_path
         assert result.returncode == 1 and "uint8" in result.stderr and result.stdout == ""
         assert (tmp_path / "old.npy").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "old.npy", "read-through.npy"]
+
+
+def test_convert_holds_a_slab_not_the_volume(tmp_path):
+    shape, volume_kib = (1024, 256, 256), 128 * 1024
+    values = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", "uint16", shape)  # its zeros take no room
+    values[::97, 3] = np.arange(256)
+    values.flush()
+    program_kib = peak_kib("--version")
+    for source, target in (("a.npy", "b.zarr"), ("b.zarr", "c.tif"), ("c.tif", "d.h5"), ("d.h5", "e.tif")):
+        assert peak_kib("convert", tmp_path / source, tmp_path / target) - program_kib < volume_kib / 2, target
+    assert np.array_equal(tifffile.imread(tmp_path / "e.tif"), values)
 
 
 def test_dtype_applies_the_scale(voxloom, tmp_path):

@@ -1,15 +1,13 @@
 """`inspect` of a volume file, against numpy; its memory does not grow with the file."""
 import gzip
 import json
-import subprocess
-import sys
 
 import nibabel
 import numpy as np
 import pytest
 import tifffile
 
-from conftest import PROGRAM
+from processes import peak_kib
 
 
 def inspect(voxloom, path):
@@ -122,14 +120,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
                 file.write(bytes(shape[1] * shape[2]))
     small = tmp_path / "small.npy"
     np.save(small, np.zeros((4, 4, 4), "uint8"))
-
-    def peak_kib(name):
-        code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
-                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-        return int(subprocess.run([sys.executable, "-c", code, str(PROGRAM), "inspect", str(name)], check=True,
-                                  capture_output=True, text=True).stdout)
-
-    assert peak_kib(path) - peak_kib(small) < 100 * 1024
+    assert peak_kib("inspect", path) - peak_kib("inspect", small) < 100 * 1024
 
 
 def test_recipe(voxloom, tmp_path):

@@ -165,3 +165,15 @@ def pairs(gudhi, values, dimension):
     cells = gudhi.CubicalComplex(vertices=values)
     cells.compute_persistence(homology_coeff_field=2)
     return [pair for pair in cells.persistence_intervals_in_dimension(dimension) if pair[0] < pair[1]]
+
+
+def test_a_rare_term_stands_in_the_row_after_its_steps(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: dice}, {name: bce, every: 6}]}\n")
+    for every in ("1", "4"):
+        voxloom("train", recipe, "--run", tmp_path / every, f"monitor.log_every={every}", "training.max_epochs=1",
+                "training.iterations_per_epoch=12", "validation.every=0")
+    each = {row["step"]: row["loss.bce"] for row in rows(tmp_path / "1")}
+    assert [step for step, value in each.items() if value] == ["1", "7"]
+    seldom = rows(tmp_path / "4")
+    assert [row["loss.bce"] for row in seldom] == [each["1"], each["7"], ""]
+    assert [bool(row["bce_ms"]) for row in seldom] == [True, True, False] and all(row["dice_ms"] for row in seldom)

@@ -17,7 +17,8 @@ import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 COLUMNS = ("step,epoch,split,loss,loss.bce,loss.dice,lr,grad_norm,step_ms,data_wait_ms,samples_per_s,gpu_util,gpu_mem_gb,"
-           "gpu_temp_c,gpu_power_w,host_rss_gb,dice,iou,forward_ms,loss_ms,backward_ms,optimizer_ms").split(",")
+           "gpu_temp_c,gpu_power_w,host_rss_gb,dice,iou,forward_ms,loss_ms,backward_ms,optimizer_ms,bce_ms,"
+           "dice_ms").split(",")
 
 
 def now(seconds_ago=0):
@@ -53,7 +54,8 @@ def write_metrics(path, draw, steps, level):
         row({"step": step, "epoch": (step + 99) // 100, "split": "train", "loss": bce + dice, "loss.bce": bce,
              "loss.dice": dice, "lr": 0.01 * (1 - step / (steps + 1)) ** 0.9, "grad_norm": draw.uniform(0.5, 2),
              "step_ms": 80 + wait, "data_wait_ms": wait, "samples_per_s": 24.5, "host_rss_gb": 2.5 + fade,
-             "forward_ms": 22, "loss_ms": 5, "backward_ms": 44, "optimizer_ms": 6})
+             "forward_ms": 22, "loss_ms": 5, "backward_ms": 44, "optimizer_ms": 6, "bce_ms": 3,
+             "dice_ms": "" if step % 20 else 2})
         if step % 100 == 0:
             row({"step": step, "epoch": step // 100, "split": "val", "loss": 1.1 * fade + 0.2, "dice": 0.93 - 0.7 * fade,
                  "iou": 0.88 - 0.75 * fade})
@@ -130,7 +132,7 @@ class Page(html.parser.HTMLParser):
 
 
 SINGLE_PLOTS = {"plot-loss", "plot-terms", "plot-scores", "plot-lr", "plot-grad-norm", "plot-step-time", "plot-data-wait",
-                "plot-memory"}
+                "plot-memory", "plot-term-times"}
 
 
 def test_report_is_one_file_with_every_part(voxloom, draw, tmp_path):
@@ -242,7 +244,7 @@ def test_runs_side_by_side(voxloom, draw, tmp_path):
     output = tmp_path / "both.html"
     voxloom("report", first, second, "--output", output)
     page = Page(output.read_text())
-    assert {"plot-loss", "plot-terms-bce", "plot-terms-dice", "plot-scores-dice"} <= set(page.ids)
+    assert {"plot-loss", "plot-terms-bce", "plot-terms-dice", "plot-term-times-dice", "plot-scores-dice"} <= set(page.ids)
     assert len(page.curves["plot-scores-dice"]) == 2
     text = " ".join(page.text)
     assert "data.batch_size" in text and "out of memory" in text

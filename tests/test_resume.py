@@ -5,6 +5,7 @@ import time
 
 import pytest
 from conftest import PROGRAM
+from processes import runnable_threads
 from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
 
 LONG = ["training.max_epochs=4", "training.iterations_per_epoch=25", "training.ema=0.9", "training.schedule=plateau",
@@ -143,20 +144,13 @@ def test_never_starts_anew_and_keeps_what_was_there(unbroken, voxloom, tmp_path)
 
 
 def test_threads_stay_within_the_cpus_of_the_recipe(unbroken, tmp_path):
-    import pathlib
     run = tmp_path / "run"
     process = start(unbroken / "recipe.yaml", run, "system.num_cpus=2", "data.num_workers=8", "training.max_epochs=3",
                     "training.iterations_per_epoch=50", "monitor.log_every=1")
     wait_for_steps(run, 1, process)
     most = samples = 0
     while process.poll() is None:
-        states = []
-        for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-            try:
-                states.append((task / "stat").read_text().rpartition(") ")[2].split()[0])
-            except (FileNotFoundError, ProcessLookupError):
-                pass
-        most, samples = max(most, states.count("R")), samples + 1
+        most, samples = max(most, runnable_threads(process)[0]), samples + 1
     assert process.returncode == 0, process.stderr.read()
     # The thread that writes checkpoints and the one that keeps the status run for moments.
     assert samples > 20 and most <= 2 + 1
@@ -180,6 +174,7 @@ loss:
     assert [step for step, (_, late) in values["whole"].items() if late] == ["4", "9", "14"]
     assert all(float(row["topology_wait_ms"]) >= 0 for row in rows(tmp_path / "whole") if row["loss.topology"])
     assert all(0 < float(row["dice_ms"]) < float(row["step_ms"]) for row in rows(tmp_path / "whole"))
+    assert all(bool(row["topology_ms"]) == bool(row["loss.topology"]) for row in rows(tmp_path / "whole"))
     assert values["again"] == values["whole"] and values["resumed"].items() <= values["whole"].items()
     for name in ("again", "resumed"):
         assert_same_weights(checkpoint(tmp_path / name), checkpoint(tmp_path / "whole"))

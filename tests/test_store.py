@@ -75,6 +75,29 @@ def test_spacing_and_orientation_of_nifti_files(facts, draw, tmp_path):
     np.testing.assert_allclose(resampled["spacing"], [3, 4, 1], rtol=1e-6)
 
 
+def test_distance_of_the_channels_that_it_names_matches_scipy(facts, draw, tmp_path):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    shape, spacing = (14, 13, 12), generator.uniform(0.5, 4, 3)  # x, y, z
+    mask = generator.uniform(size=shape) < generator.uniform(0.01, 0.99)
+    mask.flat[:2] = 0, 1
+    image = generator.integers(-1000, 1000, shape).astype(np.int16)
+    for name, values in (("a_0", image), ("a_1", mask.astype(np.uint8)), ("a_2", np.zeros(shape, np.uint8))):
+        nibabel.save(nibabel.Nifti1Image(values, np.diag([*spacing, 1])), tmp_path / f"{name}.nii.gz")
+    limit = round(generator.uniform(2, 12), 1)
+    steps = [{"name": "clip", "min": 0, "max": 500, "channels": [0]},
+             {"name": "distance", "limit": limit, "channels": [1, 2]},
+             {"name": "zscore", "scope": "dataset", "channels": [0]}]
+    case = facts(steps, images=["{id}_0.nii.gz", "{id}_1.nii.gz", "{id}_2.nii.gz"])
+    edt = scipy.ndimage.distance_transform_edt
+    truth = (edt(~mask, sampling=spacing) - edt(mask, sampling=spacing)).clip(-limit, limit) / limit
+    clipped = image.clip(0, 500).astype(np.float64)
+    normal = (clipped - clipped.mean()) / clipped.std()
+    for key, of in (("mean", np.mean), ("std", np.std), ("minimum", np.min), ("maximum", np.max)):
+        np.testing.assert_allclose(case[key][0], of(normal), atol=1e-6, err_msg=key)
+        np.testing.assert_allclose(case[key][1], of(truth), atol=0.5 / 127 + 1e-6, err_msg=key)
+    assert case["minimum"][2] == case["maximum"][2] == 1, "an empty mask is far from everywhere"
+
+
 def test_a_step_that_does_not_exist_names_the_nearest(voxloom, tmp_path):
     save(tmp_path / "a.npy", np.zeros((4, 4, 4), np.uint8))
     recipe = write_recipe(tmp_path, {"images": ["a.npy"], "split": "none", "preprocess": [{"name": "zscor"}]})

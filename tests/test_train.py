@@ -153,15 +153,30 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_to_itself(voxloom, draw, tmp_
     assert voxloom("train", tmp_path / "resolved.yaml", "--dry-run").stdout == first
 
 
-@pytest.mark.parametrize("term, words", [
-    ("{name: dise}", "Did you mean dice?"),
-    ("{name: dice, smoth: 1}", 'smoth (loss.yaml:2): unknown option; did you mean "smooth"?'),
-    ("{name: mae}", "mae is for regression"),
+@pytest.mark.parametrize("key, value, words", [
+    ("loss", "{terms: [{name: bce}, {name: dise}]}", "Did you mean dice?"),
+    ("loss", "{terms: [{name: dice, smoth: 1}]}", 'smoth (wrong.yaml:2): unknown option; did you mean "smooth"?'),
+    ("loss", "{terms: [{name: bce, target: skelton}]}", 'no target is called "skelton"'),
+    ("data", "{sampler: unifrom}", 'data.sampler "unifrom" is unknown; known: '),
+    ("validation", "{metric: dcie}", "known here: loss, loss.dice"),
+    ("augmentation", "{gamma: {enabled: true, range: [2, 1]}}", "augmentation.gamma.range"),
 ])
-def test_a_dry_run_says_what_is_wrong_with_a_term_of_the_loss(voxloom, tmp_path, term, words):
-    (tmp_path / "loss.yaml").write_text("data: {root: .}\nloss: {terms: [{name: bce}, %s]}" % term)
-    refused = voxloom("train", "loss.yaml", "--dry-run", check=False, cwd=tmp_path)
-    assert refused.returncode == 1 and refused.stdout == "" and words in refused.stderr
+def test_a_dry_run_refuses_wrong_names_and_options_without_data(voxloom, tmp_path, key, value, words):
+    (tmp_path / "wrong.yaml").write_text("data: {root: .}\n" * (key != "data") + f"{key}: {value}\n")
+    refused = voxloom("train", "wrong.yaml", "--dry-run", check=False, cwd=tmp_path)
+    assert refused.returncode == 1 and refused.stdout == "" and words in refused.stderr, refused.stderr
+
+
+@pytest.mark.parametrize("setting, words", [
+    ("model.architecture=unte", 'no network is called "unte"'),
+    ("model.in_channels=3", "but the images have 1 channels"),
+    ("data.padding=none", "the patch 16x16x32 is larger than the volume 24x26x28"),
+])
+def test_a_dry_run_refuses_what_the_run_would_refuse_and_with_its_sentence(voxloom, draw, tmp_path, setting, words):
+    recipe = write_training(tmp_path, draw)
+    dry, run = (voxloom("train", recipe, setting, "data.patch_size=16,16,32", *flags, check=False).stderr.splitlines()[-1]
+                for flags in (["--dry-run"], ["--run", tmp_path / "run"]))
+    assert words in dry and dry.removeprefix("voxloom: ") in run
 
 
 @pytest.mark.parametrize("arguments, status, words", [
@@ -225,8 +240,8 @@ def test_a_dry_run_shows_the_layers_and_what_a_step_needs(voxloom, draw, tmp_pat
     assert layers["encoder.stages.1.0.convs.0.conv"] == ("2x8x8x8x8", 27 * 4 * 8 + 8, round(2 * 27 * 4 * 8 * 8**3 * 1e-9, 3))
     assert layers["decoder.seg_layers.0"][1] == 4 * 2 + 2
     assert "memory about" in shown
-    refused = voxloom("train", recipe, "--dry-run", "data.patch_size=15").stdout
-    assert "# no table of layers" in refused and "multiples of 2x2x2" in refused and yaml.safe_load(refused)
+    refused = voxloom("train", recipe, "--dry-run", "data.patch_size=15", check=False)
+    assert refused.returncode == 1 and "multiples of 2x2x2" in refused.stderr and refused.stdout == ""
 
 
 def test_the_memory_of_activations_is_what_pytorch_keeps(voxloom, draw, tmp_path):

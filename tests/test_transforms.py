@@ -138,7 +138,7 @@ def test_every_preset_draws_and_the_resolved_recipe_shows_its_values(voxloom, tm
         samples = [json.loads(voxloom("inspect", recipe, f"augmentation.preset={preset}", "--sample", n, "--json").stdout)
                    for n in range(6)]
         assert any(one["parameters"] for one in samples) == (preset != "none"), preset
-    resolved = yaml.safe_load(voxloom("train", recipe, "--dry-run", "augmentation.preset=nnunet",
+    resolved = yaml.safe_load(voxloom("train", recipe, "--dry-run", "data.patch_size=16", "augmentation.preset=nnunet",
                                       "augmentation.blur.prob=0.9").stdout)
     assert resolved["augmentation"]["scale"]["enabled"] and resolved["augmentation"]["gamma"]["prob"] == 0.3
     assert resolved["augmentation"]["blur"]["prob"] == 0.9 and resolved["data"]["sampler"] == "foreground"

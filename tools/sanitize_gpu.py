@@ -21,7 +21,8 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 NAMED = {"convolutions": "Conv3dCuda.*", "norm, head, upsample": "NormCuda.*:HeadCuda.*:UpsampleCuda.*",
          "losses": "FusedLoss.*:*VolumeLossesCuda.*:VolumeCuda.*",
-         "optimizer, gather, transforms": "OptimizerCuda.*:ParametersCuda.*:GatherCuda.*:IntensityCuda.*"}
+         "optimizer, gather, transforms": "OptimizerCuda.*:ParametersCuda.*:GatherCuda.*:IntensityCuda.*",
+         "sums, skeletons, topology": "NormSums*:*ThinningCuda.*:BettiCuda.*:PersistenceCuda.*:TopologyCuda.*"}
 LEFT_OUT = ["*.TimeOf*", "*TakesLittle*", "*Large*", "*AMeanFar*", "*TwoThousand*", "GraphStep*", "*FusedUNet*",
             "DeviceSource*"]
 

@@ -37,8 +37,7 @@ def _for_gpu_tensors(name):
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         device = tensors[0].device
         wide = name.startswith("soft_skeleton") and tensors[0].dtype == torch.float64
-        tunnels = name == "persistence_pairs" and arguments[1] == 1
-        if on_gpu is not None and not wide and not tunnels:
+        if on_gpu is not None and not wide:
             with torch.cuda.device(device):
                 return on_gpu(*arguments, torch.cuda.current_stream(device).cuda_stream)
         return on_cpu(*(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)).to(device)

@@ -1,9 +1,11 @@
 // voxloom convert INPUT OUTPUT [--dtype T] [--chunk Z,Y,X] [--codec C] [--orientation keep|RAS] [--postprocess SPEC]
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -12,10 +14,13 @@
 #include "config/config.h"
 #include "io/format.h"
 #include "io/orientation.h"
+#include "io/slabs.h"
 #include "post/post.h"
 
 namespace vox::cli {
 namespace {
+
+constexpr int64_t kSlabBytes = 32 << 20;  // read at once where neither format asks for more
 
 struct Arguments {
   std::string input, output, dtype, codec, orientation = "keep", postprocess;
@@ -44,12 +49,15 @@ void cast_voxels(const Volume& from, Volume* to, const std::string& name) {
   }
 }
 
-Volume cast(const Volume& volume, DType dtype, const std::string& name) {
-  VolumeInfo info = volume.info;
+VolumeInfo info_after_cast(VolumeInfo info, DType dtype) {
   info.dtype = dtype;
   info.scale = 1;
   info.offset = 0;
-  Volume out = allocate_volume(info);
+  return info;
+}
+
+Volume cast(const Volume& volume, DType dtype, const std::string& name) {
+  Volume out = allocate_volume(info_after_cast(volume.info, dtype));
   with_type(dtype, [&](auto to) {
     with_type(volume.info.dtype, [&](auto from) { cast_voxels<decltype(to), decltype(from)>(volume, &out, name); });
   });
@@ -120,6 +128,39 @@ PostChain parse_chain(const std::string& spec) {
   return PostChain(parse_config("", std::filesystem::current_path(), {key + spec}).options.inference.postprocess);
 }
 
+// Slices at once: whole rows of the file's chunks, so that none is decoded twice.
+int64_t slices_at_once(const VolumeInfo& info) {
+  const int64_t fitting = kSlabBytes / std::max<int64_t>(1, info.bytes() / info.extent.z);
+  const int64_t row = std::max<int64_t>(1, info.chunk.z);
+  return std::clamp<int64_t>(fitting / row * row, row, info.extent.z);
+}
+
+Volume read_slab(const VolumeReader& reader, int64_t z_begin, int64_t z_end, ThreadPool* pool) {
+  VolumeInfo info = reader.info();
+  info.extent.z = z_end - z_begin;
+  Volume slab = allocate_volume(info);
+  const Box3 box{{z_begin, 0, 0}, {z_end, info.extent.y, info.extent.x}};
+  for (int64_t channel = 0; channel < info.channels; ++channel)
+    reader.read(box, channel, slab.data.data() + channel * info.extent.voxels() * size_of(info.dtype), pool);
+  return slab;
+}
+
+// `wanted`: the type to convert to; nullopt: the file's own.
+VolumeInfo convert_in_slabs(const Arguments& arguments, const VolumeReader& reader, const std::optional<DType>& wanted,
+                            ThreadPool* pool) {
+  Volume slab;
+  SlabSource source{.info = reader.info(), .slices = slices_at_once(reader.info())};
+  if (wanted) source.info = info_after_cast(source.info, *wanted);
+  source.read = [&](int64_t z_begin, int64_t z_end) -> const Volume& {
+    slab = {};  // gone before the next is read
+    slab = read_slab(reader, z_begin, z_end, pool);
+    if (wanted) slab = cast(slab, *wanted, arguments.input);
+    return slab;
+  };
+  write_slabs(arguments.output, source, write_options(arguments), pool);
+  return source.info;
+}
+
 void run(const Arguments& arguments) {
   const FormatEntry& format = format_to_write(arguments.output);
   const WriteOptions options = write_options(arguments);
@@ -129,14 +170,24 @@ void run(const Arguments& arguments) {
   const DType wanted = arguments.dtype.empty() ? DType::kFloat32 : parse_dtype(arguments.dtype);
   const PostChain chain = parse_chain(arguments.postprocess);
   ThreadPool pool(available_cpus());
-  Volume volume = read_volume(arguments.input, &pool);
-  if (!chain.empty()) volume = processed(volume, chain, arguments.input);
-  const bool scaled = volume.info.scale != 1 || volume.info.offset != 0;
-  const bool changes_type = !arguments.dtype.empty() && (wanted != volume.info.dtype || scaled);
-  if (changes_type || (scaled && !format.keeps_scale)) volume = cast(volume, wanted, arguments.input);
-  if (ras) volume = turned_to_ras(volume, arguments.input);
-  write_volume(arguments.output, volume, options, &pool);
-  std::cout << "wrote " << arguments.output << ": " << volume.info.extent << ' ' << name_of(volume.info.dtype) << '\n';
+  const auto type_after = [&](const VolumeInfo& info) -> std::optional<DType> {
+    const bool scaled = info.scale != 1 || info.offset != 0;
+    const bool changes_type = !arguments.dtype.empty() && (wanted != info.dtype || scaled);
+    return changes_type || (scaled && !format.keeps_scale) ? std::optional(wanted) : std::nullopt;
+  };
+  VolumeInfo written;
+  const std::unique_ptr<VolumeReader> reader = open_volume(arguments.input);
+  if (format.write_slabs != nullptr && comes_in_slabs(reader->info()) && chain.empty() && !ras) {
+    written = convert_in_slabs(arguments, *reader, type_after(reader->info()), &pool);
+  } else {
+    Volume volume = read_volume(arguments.input, &pool);
+    if (!chain.empty()) volume = processed(volume, chain, arguments.input);
+    if (const std::optional<DType> type = type_after(volume.info)) volume = cast(volume, *type, arguments.input);
+    if (ras) volume = turned_to_ras(volume, arguments.input);
+    write_volume(arguments.output, volume, options, &pool);
+    written = volume.info;
+  }
+  std::cout << "wrote " << arguments.output << ": " << written.extent << ' ' << name_of(written.dtype) << '\n';
 }
 
 void define(CLI::App& command) {

@@ -50,9 +50,11 @@ std::string memory_line(const MemoryEstimate& memory) {
                 "\n");
 }
 
-std::string table_text(const Options& options) {
-  const bool assumed = options.model.in_channels == 0 || options.model.out_channels == 0;
-  const ModelOptions model = resolve_model(options, std::max<int64_t>(1, options.model.in_channels), {0, 1});
+}  // namespace
+
+std::string layer_table_text(const Options& options, int64_t image_channels) {
+  const bool assumed = image_channels == 0 || options.model.out_channels == 0;
+  const ModelOptions model = resolve_model(options, std::max<int64_t>(1, image_channels), {0, 1});
   const std::unique_ptr<Network> network = make_network(model, 0);
   network->require_divisible(options.data.patch_size);
   const LayerTable table = network->layer_table(options.data.patch_size, options.data.batch_size);
@@ -73,16 +75,6 @@ std::string table_text(const Options& options) {
   Options resolved = options;
   resolved.model = model;
   return text + memory_line(estimate_memory(resolved, network->parameters(), table, memory_here(options.system)));
-}
-
-}  // namespace
-
-std::string layer_table_text(const Options& options) {
-  try {
-    return table_text(options);
-  } catch (const Error& error) {
-    return concat("\n# no table of layers, and training would stop here: ", error.what(), "\n");
-  }
 }
 
 }  // namespace vox::cli

@@ -7,8 +7,8 @@
 
 namespace vox::cli {
 
-// Every line is a YAML comment. Channels that only the data could tell are taken as one, and the table says so. Where
-// no network can be made of the options, a line says why: the recipe above it is still what was asked for.
-std::string layer_table_text(const Options& options);
+// Every line is a YAML comment. Channels that only the data could tell (0) are taken as one, and the table says so.
+// Error where no network can be made of the options.
+std::string layer_table_text(const Options& options, int64_t image_channels);
 
 }  // namespace vox::cli

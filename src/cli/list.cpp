@@ -18,6 +18,7 @@
 #include "patch/sampler.h"
 #include "post/post.h"
 #include "targets/target.h"
+#include "volume/preprocess.h"
 
 namespace vox::cli {
 namespace {
@@ -43,6 +44,11 @@ overrides it: lists are `model.filters=32,64,128` or `[32,64,128]`, lists of gro
 `extends: other.yaml` (or a list of files) starts from another recipe. `${VAR}` in a value is the environment variable.
 Paths are relative to the file they stand in; on the command line to the current folder where they exist there, else to
 the recipe. An unknown key is an error; a repeated one takes its last value, with a warning.
+)";
+
+constexpr const char* kAboutPreprocess = R"(
+Steps of `data.preprocess`, done in the order of the recipe to each volume once, as in
+`data.preprocess: [{name: clip, min: 0, max: 2500, channels: [0]}, {name: distance, limit: 40, channels: [1, 2]}]`.
 )";
 
 template <class Entry>
@@ -90,6 +96,22 @@ std::vector<Table> metrics() {
   return {table};
 }
 
+Table table_of_step(const std::string& heading, const std::string& help, const std::string& prefix,
+                    const std::vector<OptionRow>& rows) {
+  Table table{{"option", "type", "default", "range", "unit", "meaning"}, {}, heading, help + "."};
+  for (const OptionRow& row : rows)
+    table.rows.push_back({prefix + row.key, row.type, row.default_value, row.range, row.unit, row.meaning});
+  return table;
+}
+
+std::vector<Table> preprocess_steps() {
+  std::vector<Table> tables;
+  for (const PreprocessEntry& entry : all_preprocess_steps())
+    tables.push_back(table_of_step(entry.name, entry.help, entry.name + ".", entry.options()));
+  tables.push_back(table_of_step("every step", "Beside the options of its own", "", options_of_every_step()));
+  return tables;
+}
+
 std::vector<Table> targets() {
   std::vector<Table> tables = names_and_help(all_targets());
   tables[0].rows.insert(tables[0].rows.begin(),
@@ -103,6 +125,7 @@ const std::vector<Listing>& all_listings() {
       {"losses", "Losses", [] { return names_and_help(all_losses()); }},
       {"metrics", "Scores of each task", metrics},
       {"formats", "File formats of volumes", formats},
+      {"preprocess", "Steps applied to volumes before training", preprocess_steps, kAboutPreprocess},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
       {"targets", "What a loss compares the prediction with", targets},
       {"postprocess", "Steps applied to predictions", [] { return names_and_help(all_post_steps()); }},

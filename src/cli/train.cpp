@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/check_recipe.h"
 #include "cli/command.h"
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
 #include "nets/registry.h"
-#include "post/post.h"
 #include "train/learner.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
@@ -137,19 +137,26 @@ void run_prediction(const Arguments& arguments, const Words& words) {
   std::cout << "Predictions are in " << (fs::path(arguments.run) / "predictions").string() << '\n';
 }
 
+// All that a run would refuse before its first step, as far as the headers of the files tell.
+void run_dry(const Config& config, const std::string& device) {
+  const Options& options = config.options;
+  choose_device(device, options.system);
+  const HeaderFacts headers = check_headers(options);
+  const std::string table = layer_table_text(options, headers.image_channels);
+  for (const std::string& warning : config.warnings) std::cerr << "warning: " << warning << '\n';
+  if (!headers.why_unknown.empty())
+    std::cerr << "warning: there is no data yet that could be checked: " << headers.why_unknown << '\n';
+  std::cout << to_yaml(options) << table;
+}
+
 void run(const Arguments& arguments) {
   const Words words = sort_words(arguments);
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
-  PostChain(request.config.options.inference.postprocess);  // wrong steps are said now, not after days of training
-  check_loss_terms(request.config.options);
+  check_settings(request.config.options);  // what is wrong is said now, not after the data was read or days of training
   for (const std::string& reason : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back("model.deep_supervision has no effect: " + reason);
-  if (arguments.dry_run) {
-    for (const std::string& warning : request.config.warnings) std::cerr << "warning: " << warning << '\n';
-    std::cout << to_yaml(request.config.options) << layer_table_text(request.config.options);
-    return;
-  }
+  if (arguments.dry_run) return run_dry(request.config, arguments.device);
   make_missing_data(request.config.options);
   if (arguments.predict_only) return run_prediction(arguments, words);
   request.run = arguments.run;
@@ -174,7 +181,8 @@ void define(CLI::App& command) {
   command.add_flag("--fast-dev-run", arguments->fast_dev_run,
                    "[N]: N real steps (10) in a temporary run, then what a step, an epoch and the whole run take");
   command.add_flag("--predict-only", arguments->predict_only, "no training: predict the run's validation cases");
-  command.add_flag("--dry-run", arguments->dry_run, "print the resolved recipe and the table of layers, and leave");
+  command.add_flag("--dry-run", arguments->dry_run,
+                   "refuse what training would refuse; else print the resolved recipe and its layers");
   command.add_flag("--force", arguments->force, "go on though the configuration changed");
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--export-batches", arguments->export_folder,

@@ -189,6 +189,20 @@ Mirroring mirroring_of(const AugmentationOptions& augmentation) {
   return {.axes = flip.axes, .swap_channels = flip.swap_channels, .swap_axis = flip.swap_axis};
 }
 
+// `pattern` names a dataset of the file that `first` names: ":dataset". Else empty.
+std::string dataset_within(const std::string& pattern, const std::string& first) {
+  return pattern.starts_with(first + ":") ? pattern.substr(first.size()) : "";
+}
+
+void add_from_same_file(Case& one, const DataOptions& data) {
+  if (one.images.size() != 1 || data.images.empty()) return;
+  const std::string input = one.images.front(), &first = data.images.front();
+  for (size_t i = 1; i < data.images.size(); ++i)
+    if (const std::string dataset = dataset_within(data.images[i], first); !dataset.empty())
+      one.images.push_back(input + dataset);
+  if (const std::string dataset = dataset_within(data.mask, first); !dataset.empty()) one.mask = input + dataset;
+}
+
 }  // namespace
 
 SlidingWindowOptions window_options(const Options& options) {
@@ -212,12 +226,13 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
   for (const Planned& planned : all) forget_finished(planned.path);
 }
 
-Dataset dataset_of_inputs(const std::vector<std::string>& inputs) {
+Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOptions& data) {
   Dataset dataset;
   for (const std::string& input : inputs) {
     Case one;
     one.images = std::filesystem::exists(input) ? std::vector{input} : split(input, ',');
     one.id = one.group = stem_of(one.images.front());
+    add_from_same_file(one, data);
     for (const Case& other : dataset.cases)
       VOX_CHECK(other.id != one.id, "two inputs are called ", one.id, ": ", other.images.front(), " and ",
                 one.images.front(), "; predict them into two folders");

@@ -43,7 +43,8 @@ struct PredictProgress {
 void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,
                    ThreadPool& pool, const PredictOptions& options, const PredictProgress& progress = {});
 
-// The cases that the command line names: one per INPUT, `a.tif,b.tif` for channels; all in the test split.
-Dataset dataset_of_inputs(const std::vector<std::string>& inputs);
+// The cases that the command line names: one per INPUT, `a.tif,b.tif` for channels; all in the test split. Where the
+// recipe takes further images or the mask from the first image's file (`{id}`, `{id}:PTV70`), so is it done here.
+Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOptions& data);
 
 }  // namespace vox

@@ -53,7 +53,7 @@ class ChannelSlab {
       moments.merge(moments_of(slices_.data(), info_.dtype, (end - z) * slice), z * slice);
     }
     require_finite(moments, unit_, info_.extent);
-    VOX_ASSERT(preprocess.map_from(info_, moments));
+    VOX_ASSERT(preprocess.map_from(info_, unit_.image_channel, moments));
   }
 
   void move_to(int64_t begin, int64_t end) {  // slices that stay move to the front, the others are read
@@ -82,7 +82,7 @@ bool can_read_in_slabs(const CaseUnits& units, const DataOptions& data, const Pr
   return std::all_of(units.images.begin(), units.images.end(), [&](const Unit& unit) {
     VolumeInfo info = unit.raw;
     const bool turned = data.orientation == "RAS" && info.affine && !(to_ras(*info.affine) == Reorientation{});
-    return !turned && unit.stored.extent == unit.raw.extent && preprocess.map_from(info, Moments{});
+    return !turned && unit.stored.extent == unit.raw.extent && preprocess.map_from(info, unit.image_channel, Moments{});
   });
 }
 

@@ -120,25 +120,35 @@ const FormatEntry& format_to_write(const std::string& name) {
 
 namespace {
 
-void require_type(const std::string& name, const FormatEntry& format, DType dtype) {
+void require_holds(const std::string& name, const FormatEntry& format, const VolumeInfo& info) {
+  VOX_CHECK(info.voxels() > 0, name, ": there are no voxels to write");
+  VOX_CHECK(format.keeps_scale || (info.scale == 1 && info.offset == 0), name, ": a ", format.name,
+            " file has no place for the scale ", info.scale, " and offset ", info.offset,
+            " of these voxels; convert them to real values first (--dtype float32)");
   std::vector<std::string> known;
   for (const DType type : format.types) known.push_back(name_of(type));
-  const bool listed = std::find(format.types.begin(), format.types.end(), dtype) != format.types.end();
-  VOX_CHECK(format.types.empty() || listed, name, ": a ", format.name, " file cannot hold ", name_of(dtype),
+  const bool listed = std::find(format.types.begin(), format.types.end(), info.dtype) != format.types.end();
+  VOX_CHECK(format.types.empty() || listed, name, ": a ", format.name, " file cannot hold ", name_of(info.dtype),
             "; convert to one of ", join(known, ", "));
 }
 
 }  // namespace
 
+SlabSource slabs_of(const Volume& volume) {
+  return {volume.info, volume.info.extent.z, [&volume](int64_t, int64_t) -> const Volume& { return volume; }};
+}
+
 void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
   const FormatEntry& format = format_to_write(name);
-  const VolumeInfo& info = volume.info;
-  VOX_CHECK(info.voxels() > 0, name, ": there are no voxels to write");
-  VOX_CHECK(format.keeps_scale || (info.scale == 1 && info.offset == 0), name, ": a ", format.name,
-            " file has no place for the scale ", info.scale, " and offset ", info.offset,
-            " of these voxels; convert them to real values first (--dtype float32)");
-  require_type(name, format, info.dtype);
+  require_holds(name, format, volume.info);
   format.write(name, volume, options, pool);
+}
+
+void write_slabs(const std::string& name, const SlabSource& source, const WriteOptions& options, ThreadPool* pool) {
+  const FormatEntry& format = format_to_write(name);
+  VOX_ASSERT(format.write_slabs != nullptr);
+  require_holds(name, format, source.info);
+  format.write_slabs(name, source, options, pool);
 }
 
 }  // namespace vox

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,14 @@ struct WriteOptions {
   int level = -1;     // of the codec; -1: its default
 };
 
+// A volume that comes slab by slab, the lowest first: whole slices of all channels.
+struct SlabSource {
+  VolumeInfo info;     // of the whole volume
+  int64_t slices = 1;  // at a time; a format whose chunks are thicker asks for more
+  std::function<const Volume&(int64_t z_begin, int64_t z_end)> read;  // holds until the next call
+};
+SlabSource slabs_of(const Volume& volume);  // one slab, the volume itself
+
 struct FormatEntry {
   std::string name;
   std::string help;                   // one line
@@ -50,6 +59,9 @@ struct FormatEntry {
   // Opens `path:dataset`. Null where a file holds one volume; `open` alone then means the only dataset.
   std::unique_ptr<VolumeReader> (*open_dataset)(const std::string& path, const std::string& dataset) = nullptr;
   bool keeps_scale = false;  // VolumeInfo's scale and offset survive writing
+  // The same from slabs. Null where a file can only be made from a whole volume.
+  void (*write_slabs)(const std::string& path, const SlabSource& source, const WriteOptions& options,
+                      ThreadPool* pool) = nullptr;
 };
 
 const std::vector<FormatEntry>& all_formats();
@@ -62,5 +74,6 @@ const FormatEntry& format_to_write(const std::string& name);
 // By the suffix of `name`, whole or not at all.
 void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options = {},
                   ThreadPool* pool = nullptr);
+void write_slabs(const std::string& name, const SlabSource& source, const WriteOptions& options, ThreadPool* pool);
 
 }  // namespace vox

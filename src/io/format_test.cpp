@@ -127,6 +127,36 @@ TEST_F(Formats, NamesAndSuffixesAreUniqueAndHelpIsGiven) {
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
 }
 
+TEST_F(Formats, SlabsOfAnyThicknessComeBackAsOneVolume) {
+  ThreadPool pool(2);
+  int tested = 0;
+  for_each_kind_of_file([&](const FormatEntry& entry, const std::string& path, const WriteOptions& options) {
+    if (entry.write_slabs == nullptr) return;
+    ++tested;
+    const Volume volume = random_volume(DType::kUInt16, 1 + random_.below(3));
+    const VolumeInfo& info = volume.info;
+    const int64_t slice_bytes = info.extent.y * info.extent.x * size_of(info.dtype);
+    Volume slab;
+    SlabSource source{.info = info, .slices = 1 + random_.below(info.extent.z)};
+    source.read = [&](int64_t z_begin, int64_t z_end) -> const Volume& {
+      VolumeInfo part = info;
+      part.extent.z = z_end - z_begin;
+      slab = allocate_volume(part);
+      for (int64_t channel = 0; channel < info.channels; ++channel)
+        std::memcpy(slab.data.data() + channel * part.extent.z * slice_bytes,
+                    volume.data.data() + (channel * info.extent.z + z_begin) * slice_bytes,
+                    static_cast<size_t>(part.extent.z * slice_bytes));
+      return slab;
+    };
+    WriteOptions thin = options;
+    if (entry.name != "tiff") thin.chunk = {1 + random_.below(3), 16, 16};  // several chunks along z
+    fs::remove_all(path);
+    write_slabs(path, source, thin, &pool);
+    expect_same_voxels(volume, read_volume(path));
+  });
+  EXPECT_GT(tested, 2);
+}
+
 TEST_F(Formats, EveryTypeComesBackAsItWasWritten) {
   ThreadPool pool(2);
   for_each_kind_of_file([&](const FormatEntry& entry, const std::string& path, const WriteOptions& options) {

@@ -242,7 +242,7 @@ std::unique_ptr<VolumeReader> open_dataset(const std::string& path, const std::s
   return make_reader(path, dataset);
 }
 void write(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
-  h5::write_file(path, volume, options, pool);
+  h5::write_file(path, slabs_of(volume), options, pool);
 }
 
 #else
@@ -275,6 +275,9 @@ FormatEntry hdf5_format() {
                     nullptr};
 #endif
   entry.open_dataset = open_dataset;
+#ifdef VOX_HAVE_HDF5
+  entry.write_slabs = h5::write_file;
+#endif
   return entry;
 }
 

@@ -22,7 +22,7 @@ constexpr int kDefaultLevel = 1;
 constexpr int64_t kChunksAtOnce = 32;  // packed in memory before they are handed to the library
 
 struct Plan {
-  Extent3 chunk, across;
+  Extent3 chunk;
   bool packed = true;
   int level = kDefaultLevel;
 };
@@ -37,8 +37,6 @@ Plan make_plan(const std::string& path, const VolumeInfo& info, const WriteOptio
   plan.chunk = min(options.chunk == Extent3{} ? kDefaultChunk : options.chunk, info.extent);
   VOX_CHECK(plan.chunk.voxels() * size_of(info.dtype) < int64_t{1} << 31, path,
             ": a chunk of HDF5 has less than 2 GiB; use smaller chunks");
-  for (int axis = 0; axis < 3; ++axis)
-    plan.across[axis] = (info.extent[axis] + plan.chunk[axis] - 1) / plan.chunk[axis];
   return plan;
 }
 
@@ -90,20 +88,24 @@ bool write_spacing(const Dataset& dataset, const Spacing3& spacing) {
   throw Error(concat(path, ": cannot be written (", last_problem(), "); is the disk full?"), Fault::kMachine);
 }
 
-void write_chunks(const std::string& path, const Dataset& dataset, const Volume& volume, const Plan& plan,
-                  ThreadPool* pool) {
-  const int64_t chunks = plan.across.voxels() * volume.info.channels;
+// The chunks of a slab that begins at slice `z_begin`.
+void write_chunks(const std::string& path, const Dataset& dataset, const Volume& slab, int64_t z_begin,
+                  const Plan& plan, ThreadPool* pool) {
+  Extent3 across;
+  for (int axis = 0; axis < 3; ++axis)
+    across[axis] = (slab.info.extent[axis] + plan.chunk[axis] - 1) / plan.chunk[axis];
+  const int64_t chunks = across.voxels() * slab.info.channels;
   const auto place_of = [&](int64_t number) {
-    const int64_t place = number % plan.across.voxels();
-    return Extent3{place / (plan.across.y * plan.across.x) * plan.chunk.z,
-                   place / plan.across.x % plan.across.y * plan.chunk.y, place % plan.across.x * plan.chunk.x};
+    const int64_t place = number % across.voxels();
+    return Extent3{place / (across.y * across.x) * plan.chunk.z, place / across.x % across.y * plan.chunk.y,
+                   place % across.x * plan.chunk.x};
   };
   for (int64_t first = 0; first < chunks; first += kChunksAtOnce) {
     const int64_t count = std::min(kChunksAtOnce, chunks - first);
     std::vector<std::vector<std::byte>> packed(static_cast<size_t>(count));
     const auto pack = [&](int64_t i) {
       const int64_t number = first + i;
-      packed[static_cast<size_t>(i)] = packed_chunk(volume, plan, number / plan.across.voxels(), place_of(number));
+      packed[static_cast<size_t>(i)] = packed_chunk(slab, plan, number / across.voxels(), place_of(number));
     };
     if (pool)
       pool->for_each(count, pack);
@@ -113,10 +115,10 @@ void write_chunks(const std::string& path, const Dataset& dataset, const Volume&
     for (int64_t i = 0; i < count; ++i) {
       const int64_t number = first + i;
       const Extent3 at = place_of(number);
-      const hsize_t origin[4] = {static_cast<hsize_t>(number / plan.across.voxels()), static_cast<hsize_t>(at.z),
+      const hsize_t origin[4] = {static_cast<hsize_t>(number / across.voxels()), static_cast<hsize_t>(z_begin + at.z),
                                  static_cast<hsize_t>(at.y), static_cast<hsize_t>(at.x)};
       const std::vector<std::byte>& bytes = packed[static_cast<size_t>(i)];
-      const hsize_t* where = origin + (volume.info.channels > 1 ? 0 : 1);
+      const hsize_t* where = origin + (slab.info.channels > 1 ? 0 : 1);
       if (H5Dwrite_chunk(dataset.get(), H5P_DEFAULT, 0, where, bytes.size(), bytes.data()) < 0) fail(path);
     }
   }
@@ -129,16 +131,19 @@ struct TemporaryFile {
   }
 };
 
-void write_to(const std::string& hidden, const std::string& path, const Volume& volume, const Plan& plan,
+void write_to(const std::string& hidden, const std::string& path, const SlabSource& source, const Plan& plan,
               ThreadPool* pool) {
   auto lock = lock_library();
   File file(H5Fcreate(hidden.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   if (!file) fail(path);
-  Dataset dataset = make_dataset(file, volume.info, plan);
-  if (!dataset || (volume.info.spacing && !write_spacing(dataset, *volume.info.spacing))) fail(path);
+  Dataset dataset = make_dataset(file, source.info, plan);
+  if (!dataset || (source.info.spacing && !write_spacing(dataset, *source.info.spacing))) fail(path);
   lock.unlock();
   try {
-    write_chunks(path, dataset, volume, plan, pool);
+    const int64_t end = source.info.extent.z,
+                  slices = std::max<int64_t>(1, source.slices / plan.chunk.z) * plan.chunk.z;
+    for (int64_t z = 0; z < end; z += slices)
+      write_chunks(path, dataset, source.read(z, std::min(end, z + slices)), z, plan, pool);
   } catch (...) {
     lock.lock();  // the handles are closed on the way out
     dataset = {};
@@ -154,14 +159,14 @@ void write_to(const std::string& hidden, const std::string& path, const Volume& 
 
 }  // namespace
 
-void write_file(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
-  const Plan plan = make_plan(path, volume.info, options);
+void write_file(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool) {
+  const Plan plan = make_plan(path, source.info, options);
   const fs::path target(path);
   if (target.has_parent_path()) make_folders(target.parent_path());
   static std::atomic<int> counter{0};
   TemporaryFile hidden{target.parent_path() /
                        concat(".", target.filename().string(), ".", getpid(), ".", counter++, ".part")};
-  write_to(hidden.path.string(), path, volume, plan, pool);
+  write_to(hidden.path.string(), path, source, plan, pool);
   const InputFile written(hidden.path);
   if (fsync(written.descriptor()) != 0 || std::rename(hidden.path.c_str(), path.c_str()) != 0)
     throw_system_error("write", path, errno);

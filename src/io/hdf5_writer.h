@@ -7,6 +7,6 @@
 
 namespace vox::h5 {
 
-void write_file(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool);
+void write_file(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool);
 
 }  // namespace vox::h5

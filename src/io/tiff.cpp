@@ -201,19 +201,26 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
 }
 
 void write(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
-  tiff::write_stack(path, volume, options, pool);
+  tiff::write_stack(path, slabs_of(volume), options, pool);
+}
+
+void write_from_slabs(const std::string& path, const SlabSource& source, const WriteOptions& options,
+                      ThreadPool* pool) {
+  tiff::write_stack(path, source, options, pool);
 }
 
 }  // namespace
 
 FormatEntry tiff_format() {
-  return {"tiff",
-          "TIFF stack, one page per slice; strips or tiles, LZW, deflate, ZSTD or PackBits, BigTIFF",
-          {".tif", ".tiff"},
-          {"lzw", "none", "deflate", "zstd", "packbits"},
-          matches,
-          open,
-          write};
+  FormatEntry entry{"tiff",
+                    "TIFF stack, one page per slice; strips or tiles, LZW, deflate, ZSTD or PackBits, BigTIFF",
+                    {".tif", ".tiff"},
+                    {"lzw", "none", "deflate", "zstd", "packbits"},
+                    matches,
+                    open,
+                    write};
+  entry.write_slabs = write_from_slabs;
+  return entry;
 }
 
 }  // namespace vox

@@ -111,7 +111,7 @@ TEST_F(Tiff, EveryTypeAndCodecComesBackWholeAndInBoxes) {
 TEST_F(Tiff, BigTiffIsWrittenBeyondTheLimitAndReadBack) {
   const Volume volume = random_volume({4, 20, 30}, DType::kUInt16, 1);
   for (const int64_t limit : {int64_t{0}, int64_t{5000}, tiff::kClassicLimit}) {
-    tiff::write_stack(path("b.tif"), volume, {.codec = "none"}, nullptr, limit);
+    tiff::write_stack(path("b.tif"), slabs_of(volume), {.codec = "none"}, nullptr, limit);
     const std::string bytes = read_file(path("b.tif"));
     EXPECT_EQ(bytes[2], limit == tiff::kClassicLimit ? '\x2a' : '\x2b');
     const auto reader = tiff_format().open(path("b.tif"));
@@ -217,7 +217,7 @@ TEST_F(Tiff, DamagedFilesReadOrSayWhatIsWrong) {
   for (const std::string& codec : kCodecNames) {
     for (const int64_t limit : {int64_t{0}, tiff::kClassicLimit}) {
       const Volume volume = random_volume({2, 12, 10}, DType::kUInt16, 5);
-      tiff::write_stack(path("whole.tif"), volume, {.codec = codec, .chunk = {0, 5, 0}}, nullptr, limit);
+      tiff::write_stack(path("whole.tif"), slabs_of(volume), {.codec = codec, .chunk = {0, 5, 0}}, nullptr, limit);
       const std::string bytes = read_file(path("whole.tif"));
       const auto data_end = static_cast<int64_t>(limit == 0 ? bytes.size() : word_at(bytes, 4));
       Random random(11, static_cast<uint64_t>(limit), 0);

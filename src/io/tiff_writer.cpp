@@ -20,18 +20,16 @@ constexpr int64_t kBatchBytes = 16 << 20;   // packed at once, then written in o
 constexpr int64_t kDataBegins = 16;         // the header of BigTIFF; classic TIFF leaves half of it unused
 
 struct Plan {
-  const Volume* volume = nullptr;
+  VolumeInfo info;
   Codec codec = Codec::kLzw;
   int level = -1;
   int predictor = 1;
   int64_t rows_per_strip = 1, strips_per_page = 1, pages = 1;
 
-  const VolumeInfo& info() const { return volume->info; }
-  int64_t row_bytes() const { return info().extent.x * size_of(info().dtype); }
+  int64_t row_bytes() const { return info.extent.x * size_of(info.dtype); }
 };
 
-Plan make_plan(const std::string& path, const Volume& volume, const WriteOptions& options) {
-  const VolumeInfo& info = volume.info;
+Plan make_plan(const std::string& path, const VolumeInfo& info, const WriteOptions& options) {
   VOX_CHECK(info.dtype != DType::kBFloat16, path, ": TIFF has no bfloat16; convert to float32");
   VOX_CHECK(info.scale == 1 && info.offset == 0, path, ": TIFF has no place for the scale ", info.scale, " and offset ",
             info.offset, " of these voxels; convert to float32 first");
@@ -40,7 +38,7 @@ Plan make_plan(const std::string& path, const Volume& volume, const WriteOptions
   VOX_CHECK(options.chunk.z <= 1 && (options.chunk.x == 0 || options.chunk.x == info.extent.x), path,
             ": TIFF is written in strips; expected a chunk of 1,ROWS,", info.extent.x, ", not ", options.chunk);
   Plan plan;
-  plan.volume = &volume;
+  plan.info = info;
   plan.codec = options.codec.empty() ? Codec::kLzw : codec_from_name(options.codec);
   plan.level = options.level;
   const bool differences = plan.codec == Codec::kDeflate || plan.codec == Codec::kZstd;
@@ -57,11 +55,11 @@ struct Strip {
   int64_t count = 0;
 };
 
-Strip strip_at(const Plan& plan, int64_t number) {
-  const Extent3& extent = plan.info().extent;
+Strip strip_at(const Plan& plan, const Volume& slab, int64_t number) {  // counted from the slab's first
+  const Extent3& extent = slab.info.extent;
   const int64_t page = number / plan.strips_per_page, row = number % plan.strips_per_page * plan.rows_per_strip;
-  const int64_t z = page / plan.info().channels, channel = page % plan.info().channels;  // channels vary fastest
-  const std::byte* slice = plan.volume->data.data() + (channel * extent.z + z) * extent.y * plan.row_bytes();
+  const int64_t z = page / slab.info.channels, channel = page % slab.info.channels;  // channels vary fastest
+  const std::byte* slice = slab.data.data() + (channel * extent.z + z) * extent.y * plan.row_bytes();
   return {slice + row * plan.row_bytes(), std::min(plan.rows_per_strip, extent.y - row)};
 }
 
@@ -69,29 +67,29 @@ std::vector<std::byte> pack(const Plan& plan, const Strip& strip) {
   const std::span bytes(strip.rows, static_cast<size_t>(strip.count * plan.row_bytes()));
   if (plan.predictor == 1) return encode_bytes(plan.codec, bytes, plan.level);
   std::vector<std::byte> rows(bytes.begin(), bytes.end());
-  difference_rows(rows.data(), strip.count, {plan.info().dtype, plan.info().extent.x, plan.predictor});
+  difference_rows(rows.data(), strip.count, {plan.info.dtype, plan.info.extent.x, plan.predictor});
   return encode_bytes(plan.codec, rows, plan.level);
 }
 
-std::vector<Piece> write_strips(const Plan& plan, OutputFile& file, ThreadPool* pool) {
-  const int64_t count = plan.pages * plan.strips_per_page;
+void write_strips(const Plan& plan, const Volume& slab, OutputFile& file, ThreadPool* pool,
+                  std::vector<Piece>* pieces) {
+  const int64_t count = slab.info.extent.z * slab.info.channels * plan.strips_per_page;
   const int64_t batch = std::max<int64_t>(1, kBatchBytes / (plan.rows_per_strip * plan.row_bytes()));
-  std::vector<Piece> pieces;
-  pieces.reserve(static_cast<size_t>(count));
   for (int64_t begin = 0; begin < count; begin += batch) {
     std::vector<std::vector<std::byte>> packed(static_cast<size_t>(std::min(batch, count - begin)));
-    const auto pack_one = [&](int64_t i) { packed[static_cast<size_t>(i)] = pack(plan, strip_at(plan, begin + i)); };
+    const auto pack_one = [&](int64_t i) {
+      packed[static_cast<size_t>(i)] = pack(plan, strip_at(plan, slab, begin + i));
+    };
     const int64_t size = static_cast<int64_t>(packed.size());
     if (pool)
       pool->for_each(size, pack_one);
     else
       for (int64_t i = 0; i < size; ++i) pack_one(i);
     for (const auto& bytes : packed) {
-      pieces.push_back({file.position(), static_cast<int64_t>(bytes.size())});
+      pieces->push_back({file.position(), static_cast<int64_t>(bytes.size())});
       file.write(bytes);
     }
   }
-  return pieces;
 }
 
 // One directory: entries in the order of their numbers, values that do not fit behind them.
@@ -171,7 +169,7 @@ int64_t compression_number(Codec codec) {
 }
 
 std::string make_directory(const Plan& plan, const std::vector<Piece>& pieces, int64_t page, int64_t offset, bool big) {
-  const VolumeInfo& info = plan.info();
+  const VolumeInfo& info = plan.info;
   const bool first = page == 0, spaced = first && info.spacing.has_value();
   std::vector<uint64_t> offsets, sizes;
   for (int64_t i = page * plan.strips_per_page; i < (page + 1) * plan.strips_per_page; ++i) {
@@ -214,12 +212,16 @@ std::string make_header(int64_t first_directory, bool big) {
 
 }  // namespace
 
-void write_stack(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool,
+void write_stack(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool,
                  int64_t classic_limit) {
-  const Plan plan = make_plan(path, volume, options);
+  const Plan plan = make_plan(path, source.info, options);
   OutputFile file(path);
   file.write(std::string(kDataBegins, '\0'));
-  const std::vector<Piece> pieces = write_strips(plan, file, pool);
+  std::vector<Piece> pieces;
+  pieces.reserve(static_cast<size_t>(plan.pages * plan.strips_per_page));
+  const int64_t end = source.info.extent.z;
+  for (int64_t z = 0; z < end; z += source.slices)
+    write_strips(plan, source.read(z, std::min(end, z + source.slices)), file, pool, &pieces);
   file.write(std::string(static_cast<size_t>(-file.position() & 7), '\0'));
   const int64_t begin = file.position();
   bool big = begin > classic_limit;

@@ -266,13 +266,18 @@ std::unique_ptr<VolumeReader> open_dataset(const std::string& path, const std::s
   });
 }
 
+void write(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
+  zarr::write_array(path, slabs_of(volume), options, pool);
+}
+
 }  // namespace
 
 FormatEntry zarr_format() {
-  FormatEntry entry{"zarr",           "Zarr folder, version 2 or 3, sharded too; OME-Zarr: PATH:0 picks a level",
-                    {".zarr"},        {"blosc", "none", "gzip", "zlib", "zstd", "lz4"},
-                    matches,          open,
-                    zarr::write_array};
+  FormatEntry entry{"zarr",    "Zarr folder, version 2 or 3, sharded too; OME-Zarr: PATH:0 picks a level",
+                    {".zarr"}, {"blosc", "none", "gzip", "zlib", "zstd", "lz4"},
+                    matches,   open,
+                    write};
+  entry.write_slabs = zarr::write_array;
   entry.open_dataset = open_dataset;
   return entry;
 }

@@ -80,7 +80,7 @@ void write_metadata(const fs::path& folder, const VolumeInfo& info, const Extent
   put_json(folder / ".zattrs", {{kVoxelSizeKey, {spacing.z_mm, spacing.y_mm, spacing.x_mm}}});
 }
 
-// A whole chunk, zeros where it hangs over the volume.
+// A whole chunk, zeros where it hangs over the volume; `begin` counts from the slab's first slice.
 std::vector<std::byte> cut_chunk(const Volume& volume, int64_t channel, const Extent3& begin, const Extent3& chunk) {
   const VolumeInfo& info = volume.info;
   const int64_t size = size_of(info.dtype);
@@ -97,35 +97,50 @@ std::vector<std::byte> cut_chunk(const Volume& volume, int64_t channel, const Ex
   return bytes;
 }
 
+struct ChunkForm {
+  Extent3 size;
+  ChunkEncoding encoding;
+};
+
+// The chunks of a slab whose first are those of row `first_row` along z.
+void write_chunks(const fs::path& folder, const Volume& slab, int64_t first_row, const ChunkForm& form,
+                  ThreadPool* pool) {
+  const Extent3 chunk = form.size, extent = slab.info.extent;
+  const Extent3 across{(extent.z + chunk.z - 1) / chunk.z, (extent.y + chunk.y - 1) / chunk.y,
+                       (extent.x + chunk.x - 1) / chunk.x};
+  const auto write_chunk = [&](int64_t number) {
+    const int64_t channel = number / across.voxels(), place = number % across.voxels();
+    const Extent3 at{place / (across.y * across.x), place / across.x % across.y, place % across.x};
+    const Extent3 begin{at.z * chunk.z, at.y * chunk.y, at.x * chunk.x};
+    const fs::path channel_folder = slab.info.channels > 1 ? folder / std::to_string(channel) : folder;
+    const fs::path row = channel_folder / std::to_string(first_row + at.z) / std::to_string(at.y);
+    make_folders(row);
+    write_plainly(row / std::to_string(at.x), encode_chunk(form.encoding, cut_chunk(slab, channel, begin, chunk)));
+  };
+  const int64_t chunks = across.voxels() * slab.info.channels;
+  if (pool)
+    pool->for_each(chunks, write_chunk);
+  else
+    for (int64_t i = 0; i < chunks; ++i) write_chunk(i);
+}
+
 bool is_zarr_array(const fs::path& path) {
   return is_array(path);
 }
 
 }  // namespace
 
-void write_array(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {
-  const VolumeInfo& info = volume.info;
+void write_array(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool) {
+  const VolumeInfo& info = source.info;
   const ChunkEncoding encoding = encoding_of(path, info, options);
   const Extent3 chunk = min(options.chunk == Extent3{} ? kDefaultChunk : options.chunk, info.extent);
   FolderWrite folder(path, is_zarr_array);
   write_metadata(folder.temporary(), info, chunk, encoding);
-  const Extent3 across{(info.extent.z + chunk.z - 1) / chunk.z, (info.extent.y + chunk.y - 1) / chunk.y,
-                       (info.extent.x + chunk.x - 1) / chunk.x};
-  const auto write_chunk = [&](int64_t number) {
-    const int64_t channel = number / across.voxels(), place = number % across.voxels();
-    const Extent3 at{place / (across.y * across.x), place / across.x % across.y, place % across.x};
-    const Extent3 begin{at.z * chunk.z, at.y * chunk.y, at.x * chunk.x};
-    const fs::path channel_folder =
-        info.channels > 1 ? folder.temporary() / std::to_string(channel) : folder.temporary();
-    const fs::path row = channel_folder / std::to_string(at.z) / std::to_string(at.y);
-    make_folders(row);
-    write_plainly(row / std::to_string(at.x), encode_chunk(encoding, cut_chunk(volume, channel, begin, chunk)));
-  };
-  const int64_t chunks = across.voxels() * info.channels;
-  if (pool)
-    pool->for_each(chunks, write_chunk);
-  else
-    for (int64_t i = 0; i < chunks; ++i) write_chunk(i);
+  const int64_t slices = std::max<int64_t>(1, source.slices / chunk.z) * chunk.z;
+  for (int64_t z = 0; z < info.extent.z; z += slices) {
+    const Volume& slab = source.read(z, std::min(info.extent.z, z + slices));
+    write_chunks(folder.temporary(), slab, z / chunk.z, {chunk, encoding}, pool);
+  }
   folder.commit();
 }
 

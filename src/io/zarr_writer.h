@@ -7,6 +7,6 @@
 
 namespace vox::zarr {
 
-void write_array(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool* pool);
+void write_array(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool);
 
 }  // namespace vox::zarr

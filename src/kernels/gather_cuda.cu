@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda_device.cuh"
-#include "kernels/deformation_point.h"
-#include "kernels/gather_cuda.h"
+#include "kernels/gather_device.cuh"
 #include "kernels/gather_rows.h"
 
 namespace vox::cuda {
@@ -12,48 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kVoxelsPerBlock = 1024;
-constexpr int64_t kSharedFloats = 11776;  // with the rows' places less than the 48 KiB that any block may have
-constexpr int kMaxRows = 64;
-
-struct RowPlace {
-  float start[3];  // of the affine position
-  float section_x;
-};
-
-__device__ RowPlace place_of(const GatherTask& task, int64_t row) {
-  const int64_t z = row / task.output.extent.y, y = row % task.output.extent.y;
-  const float section_y = task.sections ? task.sections[z] : 0.0f;
-  RowPlace place;
-  place.section_x = task.sections ? task.sections[task.output.extent.z + z] : 0.0f;
-  for (int axis = 0; axis < 3; ++axis)
-    place.start[axis] = row_start(task.axis[axis], static_cast<float>(z), static_cast<float>(y) + section_y);
-  return place;
-}
-
-__device__ float coefficient(const GatherTask& task, int64_t row, int axis, int64_t k) {
-  const int64_t z = row / task.output.extent.y, y = row % task.output.extent.y;
-  const SplineWeights at_z = spline_weights(static_cast<float>(z), task.spacing[0], task.points[0]);
-  const SplineWeights at_y = spline_weights(static_cast<float>(y), task.spacing[1], task.points[1]);
-  const int64_t width = task.points[2], slice = task.points[1] * width;
-  return row_coefficient(task.grid + axis * task.points[0] * slice, slice, width, at_z, at_y, k);
-}
-
-// `coefficients` of the row, [3][width]; null: they are computed here.
-__device__ void displace(const GatherTask& task, int64_t row, const float* coefficients, int64_t x,
-                         float (&position)[3]) {
-  const SplineWeights at_x = spline_weights(static_cast<float>(x), task.spacing[2], task.points[2]);
-  for (int axis = 0; axis < 3; ++axis) {
-    if (coefficients) {
-      position[axis] = position[axis] + spline_value(at_x, coefficients + axis * task.points[2]);
-      continue;
-    }
-    float own[4];
-    for (int k = 0; k < 4; ++k) own[k] = coefficient(task, row, axis, at_x.cell + k);
-    SplineWeights from_zero = at_x;
-    from_zero.cell = 0;
-    position[axis] = position[axis] + spline_value(from_zero, own);
-  }
-}
 
 // gather_linear where all eight taps are voxels in memory, as nearly everywhere: false elsewhere. A tap of weight zero
 // is read here and has no effect (mix).
@@ -108,26 +65,18 @@ __device__ void store(const GatherOutput& output, int64_t voxel, float value) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const __grid_constant__ GatherTask task, int rows_per_block, bool shared_coefficients) {
-  extern __shared__ float coefficients[];  // [rows][3][width]
-  __shared__ RowPlace places[kMaxRows];
-  const int64_t all_rows = task.output.extent.z * task.output.extent.y;
-  const int64_t first = int64_t{blockIdx.x} * rows_per_block;
-  const int count = all_rows - first < rows_per_block ? static_cast<int>(all_rows - first) : rows_per_block;
-  const int width = static_cast<int>(task.points[2]), length = static_cast<int>(task.output.extent.x);
-  for (int i = threadIdx.x; i < count; i += kThreads) places[i] = place_of(task, first + i);
-  if (shared_coefficients)
-    for (int i = threadIdx.x; i < count * 3 * width; i += kThreads)
-      coefficients[i] = coefficient(task, first + i / (3 * width), i / width % 3, i % width);
+  extern __shared__ float coefficients[];
+  __shared__ RowPlace places[kMaxGatherRows];
+  const BlockRows rows = prepare_rows(task, rows_per_block, places, shared_coefficients ? coefficients : nullptr);
   __syncthreads();
-  for (int i = threadIdx.x; i < count * length; i += kThreads) {
+  const int length = static_cast<int>(task.output.extent.x), per_row = 3 * static_cast<int>(task.points[2]);
+  for (int i = threadIdx.x; i < rows.count * length; i += kThreads) {
     const int row = i / length, x = i % length;
-    const RowPlace& place = places[row];
     float position[3];
-    for (int axis = 0; axis < 3; ++axis)
-      position[axis] = position_at(task.axis[axis], place.start[axis], static_cast<float>(x) + place.section_x);
+    affine_position(task, places[row], x, position);
     if (task.grid)
-      displace(task, first + row, shared_coefficients ? coefficients + row * 3 * width : nullptr, x, position);
-    store(task.output, first * length + i, value_at<T>(task, position));
+      displace(task, rows.first + row, shared_coefficients ? coefficients + row * per_row : nullptr, x, position);
+    store(task.output, rows.first * length + i, value_at<T>(task, position));
   }
 }
 
@@ -177,12 +126,12 @@ GatherTask gather_task(const GatherOutput& output, const VolumeView& source, con
 void gather(const GatherTask& task, Stream stream) {
   const Extent3& extent = task.output.extent;
   if (extent.voxels() == 0) return;
-  int64_t rows = std::clamp<int64_t>(kVoxelsPerBlock / extent.x, 1, kMaxRows);
-  const int64_t floats_per_row = task.grid ? 3 * task.points[2] : 0;
-  const bool shared = task.grid && floats_per_row <= kSharedFloats;
-  if (shared) rows = std::min(rows, kSharedFloats / floats_per_row);
+  int64_t rows = std::clamp<int64_t>(kVoxelsPerBlock / extent.x, 1, kMaxGatherRows);
+  const int64_t bytes_per_row = task.grid ? 3 * task.points[2] * static_cast<int64_t>(sizeof(float)) : 0;
+  const bool shared = task.grid && bytes_per_row <= kSharedBytes;
+  if (shared) rows = std::min(rows, kSharedBytes / bytes_per_row);
   const int64_t blocks = (extent.z * extent.y + rows - 1) / rows;
-  const size_t bytes = shared ? static_cast<size_t>(rows * floats_per_row) * sizeof(float) : 0;
+  const size_t bytes = shared ? static_cast<size_t>(rows * bytes_per_row) : 0;
   with_type(task.stored, [&](auto typed) {
     gather_kernel<decltype(typed)>
         <<<static_cast<unsigned>(blocks), kThreads, bytes, stream>>>(task, static_cast<int>(rows), shared);

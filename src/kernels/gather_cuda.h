@@ -2,6 +2,8 @@
 // those of gather_cpu to the bit.
 #pragma once
 
+#include <span>
+
 #include "kernels/cuda.h"
 #include "kernels/gather.h"
 #include "kernels/gather_point.h"
@@ -29,5 +31,7 @@ void write_deformation(const Deformation& deformation, float* out);
 GatherTask gather_task(const GatherOutput& output, const VolumeView& source, const GatherMap& map,
                        const GatherOptions& options, const float* deformation);
 void gather(const GatherTask& task, Stream stream);
+// As one after the other. Neighbours of one map that write neighbouring channels of the same voxels are one launch.
+void gather(std::span<const GatherTask> tasks, Stream stream);
 
 }  // namespace vox::cuda

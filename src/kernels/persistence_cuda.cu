@@ -1,236 +1,183 @@
-// Kruskal's algorithm on the edges by which voxels touch earlier ones, as kernels/merges_cpu.cpp runs it, side by side.
-// Each voxel leads to its earlier neighbour of the first direction, and so to the first voxel of a basin; what is left
-// are edges of saddles, voxels whose earlier neighbours are not connected among themselves. An edge is known by its
-// saddle's place in the order and its direction: all are different, and Kruskal takes them in this order.
-//
-// In each round every component finds its first edge to another one. At that edge it ends if the other one is older
-// (or has joined an older one): nothing else touches it before. Few rounds leave one component of a noisy map. Where
-// too few end in a round, the remaining components are joined as Boruvka does, whichever is older, and the host sends
-// the edges that did so (one less than the components) through a union-find. Results do not depend on the order of
-// threads: whatever is written side by side is a minimum, a place in a list that is sorted, or one thread's own.
+// Components and cavities by kernels/persistence_finder.cuh. Tunnels: cells that come with the same voxel cancel
+// (kernels/star_gradient.h), edges that join components are found as those are, and every other edge learns which few
+// it stands for (kernels/tunnel_steps.h). The columns that are left go to the host, which reduces them.
+#include "kernels/persistence_cuda.h"
+
 #include <algorithm>
-#include <cub/device/device_radix_sort.cuh>
+#include <optional>
 #include <vector>
 
-#include "kernels/persistence_cuda.h"
-#include "kernels/persistence_steps.cuh"
-#include "kernels/union_find.h"
+#include "kernels/persistence_finder.cuh"
+#include "kernels/tunnel_columns.h"
+#include "kernels/tunnel_kernels.cuh"
 
 namespace vox {
 namespace {
 
 using namespace persistence;
 
-constexpr uint32_t kSlowRound = 8;  // fewer than this part of the components end in it
-
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), int64_t items, cuda::Stream stream, const Arguments&... arguments) {
-  if (items == 0) return;
-  const unsigned blocks = static_cast<unsigned>((items + kThreads - 1) / kThreads);
-  kernel<<<blocks, kThreads, 0, stream>>>(arguments...);
-  cuda::check_launch("persistence");
-}
-
-size_t sort_bytes_of(int64_t count) {
-  cub::DoubleBuffer<uint64_t> buffers(nullptr, nullptr);
-  size_t bytes = 0;
-  cuda::check(cub::DeviceRadixSort::SortKeys(nullptr, bytes, buffers, static_cast<int>(count)), "space for sorting");
-  return bytes;
-}
-
-// Takes the workspace apart, in pieces of 16 bytes; with null it only counts.
-struct Pieces {
-  std::byte* base;
-  int64_t taken = 0;
-  template <class T>
-  void take(T*& piece, int64_t count) {
-    piece = reinterpret_cast<T*>(base + taken);
-    taken += (count * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
-  }
-};
-
-int64_t place_memory(Problem& p, void* workspace) {
+// Rows and columns that the GPU has room for; the CPU takes maps that have more.
+int64_t place_tunnels(Tunnels& t, Problem& p, void* workspace) {
+  t.places = p.places, t.most_rows = p.voxels, t.most_columns = p.voxels / 2 + 64;
   Pieces pieces{static_cast<std::byte*>(workspace)};
   pieces.take(p.keys, p.places);
-  pieces.take(p.basins, p.places);
-  pieces.take(p.seeds, p.places);
-  pieces.take(p.list, p.list_room());
-  pieces.take(p.other_list, p.list_room());
-  pieces.take(p.best, p.most_minima);
-  pieces.take(p.ends, p.most_minima);
-  pieces.take(p.parents, p.most_minima);
-  pieces.take(p.next, p.most_minima);
-  pieces.take(p.rounds_before, p.most_minima);
-  pieces.take(p.counters, kCounters);
-  p.sort_bytes = sort_bytes_of(p.list_room());
-  std::byte* sort_space;
-  pieces.take(sort_space, static_cast<int64_t>(p.sort_bytes));
-  p.sort_space = sort_space;
+  Pieces after_search = pieces;  // the lists lie where components were sought before
+  place_search(p, pieces);
+  after_search.take(t.rows, t.most_rows);
+  after_search.take(t.rest, 3 * t.most_rows);
+  after_search.take(t.edges, 4 * t.most_columns);
+  after_search.take(t.cubes, 2 * t.most_columns);
+  pieces.taken = std::max(pieces.taken, after_search.taken);
+  pieces.take(t.work.links, 3 * p.places);
+  pieces.take(t.work.up, p.places);
+  pieces.take(t.columns, t.most_columns);
+  place_sort(p, pieces);
+  t.work.cells = {static_cast<uint32_t>(p.slice), static_cast<uint32_t>(p.row)};
+  t.work.keys = p.keys;
+  t.counters = p.counters;
   return pieces.taken;
 }
 
-Problem problem_of(const Extent3& extent) {
-  Problem p{};
-  p.z = static_cast<int>(extent.z), p.y = static_cast<int>(extent.y), p.x = static_cast<int>(extent.x);
-  p.row = p.x + 2, p.slice = (p.y + 2) * (p.x + 2);
-  p.voxels = extent.voxels();
-  p.places = (extent.z + 2) * p.slice;
-  p.most_minima = (p.voxels + 1) / 2 + 1;  // no two minima touch; and the space around
-  return p;
-}
-
-class PairFinder {
+class TunnelFinder : PairFinder {
  public:
-  PairFinder(const Problem& problem, cuda::Stream stream) : p_(problem), stream_(stream) {}
+  TunnelFinder(const Tunnels& tunnels, const Problem& problem, cuda::Stream stream)
+      : PairFinder(problem, stream), t_(tunnels) {}
 
-  int64_t find(PersistencePair* pairs, const float* values) {
-    find_basins(values);
-    const uint32_t alive = end_components();
-    if (alive > 1) end_on_host(alive);
-    return write(pairs);
+  // Pairs of places; nothing where the lists are too short for this map.
+  std::optional<std::vector<PlacePair>> find(const float* values, bool cubes) {
+    reset(kMinima, kCounters);
+    launch(fill_tunnel_keys, p_.places, stream_, p_, values, cubes);
+    fill(t_.work.links, 0xff, 3 * p_.places);
+    fill(t_.work.up, 0, p_.places);
+    launch(take_stars_apart, p_.places, stream_, t_);
+    find_ends();
+    launch(drop_joining_edges, p_.minima - 1, stream_, t_, p_);
+    for (const int most_hops : {16, 16, 16, INT32_MAX}) launch(follow_up, p_.places, stream_, t_, most_hops);
+    settle();
+    launch(list_rows, 3 * p_.places, stream_, t_);
+    uint32_t found[2];  // rows, columns
+    to_host(found, p_.counters + kRows, 2);
+    if (found[0] > t_.most_rows || found[1] > t_.most_columns) return std::nullopt;
+    return tunnel_pairs_of(columns_of(found[0], found[1]));
   }
+
+  int64_t voxel(uint32_t place) const { return p_.voxel(place); }
 
  private:
-  void reset(Counter counter, int count = 1) {
-    cuda::check(cudaMemsetAsync(p_.counters + counter, 0, sizeof(uint32_t) * static_cast<size_t>(count), stream_),
-                "persistence");
+  void fill(uint32_t* items, int byte, int64_t count) {
+    cuda::check(cudaMemsetAsync(items, byte, sizeof(uint32_t) * static_cast<size_t>(count), stream_), "persistence");
+  }
+
+  // Edges that still wait after the last round become rows, which is right all the same.
+  void settle() {
+    constexpr int kMostRounds = 64, kRoundsAtOnce = 8, kMostHops = 16;
+    for (int round = 1; round <= kMostRounds; ++round) {
+      const bool counts = round % kRoundsAtOnce == 0;
+      if (counts) reset(kWaiting);
+      launch(settle_edges, 3 * p_.places, stream_, t_, kMostHops);
+      if (counts && read(kWaiting) == 0) return;
+    }
+  }
+
+  TunnelColumns columns_of(int64_t rows, int64_t columns) {
+    sort(t_.rows, reinterpret_cast<uint64_t*>(t_.rest), rows);
+    sort(t_.columns, reinterpret_cast<uint64_t*>(t_.edges), columns);
+    launch(write_rests, rows, stream_, t_, rows);
+    launch(write_columns, columns, stream_, t_, columns);
+    launch(number_rows, rows, stream_, t_, rows);
+    launch(put_numbers, 3 * rows, stream_, t_, t_.rest, 3 * rows);
+    launch(put_numbers, 4 * columns, stream_, t_, t_.edges, 4 * columns);
+    TunnelColumns left{.places = p_.places};
+    copy(left.rows, t_.rows, rows);
+    copy(left.columns, t_.columns, columns);
+    copy(left.rest, t_.rest, 3 * rows);
+    copy(left.edges, t_.edges, 4 * columns);
+    copy(left.cubes, t_.cubes, 2 * columns);
+    return left;
   }
   template <class T>
-  void to_host(T* host, const T* device, size_t count) {
-    cuda::check(cudaMemcpyAsync(host, device, sizeof(T) * count, cudaMemcpyDeviceToHost, stream_), "persistence");
-    cuda::check(cudaStreamSynchronize(stream_), "persistence");
-  }
-  uint32_t read(Counter counter) {
-    uint32_t value = 0;
-    to_host(&value, p_.counters + counter, 1);
-    return value;
+  void copy(std::vector<T>& host, const T* device, int64_t count) {
+    host.resize(static_cast<size_t>(count));
+    if (count > 0) to_host(host.data(), device, host.size());
   }
 
-  void sort(uint64_t* items, uint64_t* space, int64_t count) {
-    if (count < 2) return;
-    cub::DoubleBuffer<uint64_t> buffers(items, space);
-    VOX_ASSERT(sort_bytes_of(count) <= p_.sort_bytes);
-    size_t bytes = p_.sort_bytes;
-    cuda::check(cub::DeviceRadixSort::SortKeys(p_.sort_space, bytes, buffers, static_cast<int>(count), 0, 64, stream_),
-                "sort");
-    if (buffers.Current() == items) return;
-    cuda::check(cudaMemcpyAsync(items, buffers.Current(), sizeof(uint64_t) * static_cast<size_t>(count),
-                                cudaMemcpyDeviceToDevice, stream_),
-                "sort");
-  }
-
-  void find_basins(const float* values) {
-    reset(kMinima, kCounters);
-    launch(fill_keys, p_.places, stream_, p_, values);
-    launch(lead_down, p_.voxels, stream_, p_);
-    uint32_t found[2];  // minima, saddles
-    to_host(found, p_.counters, 2);
-    p_.minima = found[kMinima], p_.saddles = found[kSaddles];
-    for (const int most_hops : {16, 16, 16, INT32_MAX}) launch(follow, p_.voxels, stream_, p_, most_hops);
-    sort(p_.list, p_.other_list, p_.minima);
-    sort(p_.list_of_saddles(), p_.other_list, p_.saddles);
-    launch(number_minima, p_.minima, stream_, p_);
-    launch(number_basins, p_.voxels, stream_, p_);
-  }
-
-  // After a step that joined components: everybody learns whom it belongs to. Returns how many were joined.
-  uint32_t spread() {
-    uint32_t found[2];  // ended, on the way
-    do {
-      reset(kOnTheWay);
-      launch(follow_next, p_.minima, stream_, p_);
-      to_host(found, p_.counters + kEnded, 2);
-    } while (found[1] > 0);
-    return found[0];
-  }
-
-  // Returns how many components are left.
-  uint32_t end_components() {
-    for (uint32_t alive = p_.minima;;) {
-      if (alive == 1) return 1;
-      reset(kEnded);
-      launch(find_first_edges, p_.saddles, stream_, p_);
-      launch(end_younger, p_.minima, stream_, p_);
-      const uint32_t ended = spread();
-      VOX_ASSERT(ended > 0 && ended < alive);
-      alive -= ended;
-      if (ended < alive / kSlowRound) return alive;
-    }
-  }
-
-  std::vector<Edge> spanning_edges(uint32_t components) {
-    Edge* const chosen = reinterpret_cast<Edge*>(p_.other_list);
-    cuda::check(
-        cudaMemcpyAsync(p_.rounds_before, p_.parents, sizeof(uint32_t) * p_.minima, cudaMemcpyDeviceToDevice, stream_),
-        "persistence");
-    uint32_t found = 0;
-    while (found + 1 < components) {
-      reset(kEnded);
-      launch(find_first_edges, p_.saddles, stream_, p_);
-      launch(join_all, p_.minima, stream_, p_, chosen, found);
-      const uint32_t joined = spread();
-      VOX_ASSERT(joined > 0);
-      found += joined;
-    }
-    std::vector<Edge> edges(found);
-    to_host(edges.data(), chosen, edges.size());
-    return edges;
-  }
-
-  void end_on_host(uint32_t components) {
-    std::vector<Edge> edges = spanning_edges(components);
-    std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.edge < b.edge; });
-    UnionFind older(p_.minima);
-    std::vector<Ending> endings;
-    for (const Edge& edge : edges) {
-      const uint32_t a = older.find(edge.a), b = older.find(edge.b);
-      endings.push_back({edge.edge, std::max(a, b)});
-      older.unite(a, b);
-    }
-    Ending* const there = reinterpret_cast<Ending*>(p_.other_list);
-    cuda::check(
-        cudaMemcpyAsync(there, endings.data(), sizeof(Ending) * endings.size(), cudaMemcpyHostToDevice, stream_),
-        "persistence");
-    launch(keep_endings, static_cast<int64_t>(endings.size()), stream_, p_, there,
-           static_cast<int64_t>(endings.size()));
-    cuda::check(cudaStreamSynchronize(stream_), "persistence");  // until the list has left the host
-  }
-
-  int64_t write(PersistencePair* pairs) {
-    uint64_t *const listed = p_.other_list, *const space = p_.best;  // which no round needs any more
-    launch(list_pairs, p_.minima - 1, stream_, p_, listed);
-    const uint32_t count = read(kPairs);
-    sort(listed, space, count);
-    launch(write_pairs, std::max<int64_t>(count, 1), stream_, p_, pairs, listed, int64_t{count});
-    return count + (p_.reversed ? 0 : 1);
-  }
-
-  Problem p_;
-  cuda::Stream stream_;
+  Tunnels t_;
 };
+
+void send(PersistencePair* pairs, const std::vector<PersistencePair>& found, cuda::Stream stream) {
+  cuda::check(
+      cudaMemcpyAsync(pairs, found.data(), sizeof(PersistencePair) * found.size(), cudaMemcpyHostToDevice, stream),
+      "persistence");
+  cuda::check(cudaStreamSynchronize(stream), "persistence");  // until the list has left the host
+}
+
+std::vector<PersistencePair> tunnels_by_cpu(const float* values, const Extent3& extent,
+                                            const PersistenceOptions& options, cuda::Stream stream) {
+  std::vector<float> host(static_cast<size_t>(extent.voxels()));
+  cuda::check(cudaMemcpyAsync(host.data(), values, sizeof(float) * host.size(), cudaMemcpyDeviceToHost, stream),
+              "persistence");
+  cuda::check(cudaStreamSynchronize(stream), "persistence");
+  return persistence_pairs_cpu(host.data(), extent, 1, options);
+}
 
 }  // namespace
 
 bool has_persistence_cuda(const Extent3& extent, int dimension) {
-  return dimension != 1 && (extent + Extent3{2, 2, 2}).voxels() < kMostPlaces;
+  if (dimension == 1) return (extent + Extent3{4, 4, 4}).voxels() < int64_t{1} << tunnels::kPlaceBits;
+  return (extent + Extent3{2, 2, 2}).voxels() < kMostPlaces;
 }
 
-int64_t persistence_workspace(const Extent3& extent) {
-  VOX_CHECK(has_persistence_cuda(extent, 0),
-            "persistence is found on the GPU in volumes of fewer than 2^29 voxels, not ", extent,
-            "; bring the map to the CPU");
-  Problem problem = problem_of(extent);
-  return place_memory(problem, nullptr);
+int64_t persistence_workspace(const Extent3& extent, int dimension) {
+  VOX_CHECK(has_persistence_cuda(extent, dimension), "persistence of dimension ", dimension,
+            " is found on the GPU in volumes of fewer than 2^", dimension == 1 ? tunnels::kPlaceBits : kNumberBits,
+            " voxels, not ", extent, "; bring the map to the CPU");
+  Problem problem = problem_of(dimension == 1 ? extent + Extent3{2, 2, 2} : extent);
+  Tunnels tunnels{};
+  return dimension == 1 ? place_tunnels(tunnels, problem, nullptr) : place_memory(problem, nullptr);
 }
 
-int64_t most_persistence_pairs(const Extent3& extent) {
-  return problem_of(extent).most_minima;
+// Every tunnel begins with an edge that closes a loop, of at most three edges a voxel less one that joins it.
+int64_t most_persistence_pairs(const Extent3& extent, int dimension) {
+  return dimension == 1 ? 2 * (extent + Extent3{2, 2, 2}).voxels() + 1 : problem_of(extent).most_minima;
+}
+
+// Cubes are the voxels outside, reversed and with the space around them, as vertices (kernels/persistence_cpu.cpp).
+std::vector<PersistencePair> tunnel_pairs_cuda(const float* values, const Extent3& extent,
+                                               const PersistenceOptions& options, void* workspace,
+                                               cuda::Stream stream) {
+  if (extent.voxels() == 0) return {};
+  const bool cubes = options.construction == Construction::kCubes;
+  Problem problem = problem_of(cubes ? extent + Extent3{2, 2, 2} : extent);
+  Tunnels tunnels{};
+  place_tunnels(tunnels, problem, workspace);
+  problem.falling = options.level == Level::kFalling;
+  problem.by_faces = true;
+  TunnelFinder finder(tunnels, problem, stream);
+  const std::optional<std::vector<PlacePair>> found = finder.find(values, cubes);
+  if (!found) return tunnels_by_cpu(values, extent, options, stream);
+  Problem reversed = problem_of(extent);
+  reversed.reversed = true;
+  std::vector<PersistencePair> pairs;
+  pairs.reserve(found->size());
+  for (const auto& [birth, death] : *found) {
+    const int64_t first = finder.voxel(birth), last = finder.voxel(death);
+    if (cubes)  // voxels of the larger grid are the smaller one's places
+      pairs.push_back({reversed.voxel(static_cast<uint32_t>(last)), reversed.voxel(static_cast<uint32_t>(first))});
+    else
+      pairs.push_back({first, last});
+  }
+  return pairs;
 }
 
 int64_t persistence_pairs_cuda(PersistencePair* pairs, const float* values, const Extent3& extent, int dimension,
                                const PersistenceOptions& options, void* workspace, cuda::Stream stream) {
   VOX_ASSERT(has_persistence_cuda(extent, dimension));
   if (extent.voxels() == 0) return 0;
+  if (dimension == 1) {
+    const std::vector<PersistencePair> found = tunnel_pairs_cuda(values, extent, options, workspace, stream);
+    if (!found.empty()) send(pairs, found, stream);
+    return static_cast<int64_t>(found.size());
+  }
   Problem problem = problem_of(extent);
   place_memory(problem, workspace);
   problem.reversed = dimension == 2;

@@ -13,7 +13,7 @@ constexpr int kThreads = 256, kDirectionBits = 5, kNumberBits = 29;
 constexpr int64_t kMostPlaces = int64_t{1} << kNumberBits;  // saddle, direction and component fit into 64 bits
 constexpr uint64_t kNoEdge = ~uint64_t{0};
 
-enum Counter : int { kMinima, kSaddles, kEnded, kOnTheWay, kPairs, kCounters };
+enum Counter : int { kMinima, kSaddles, kEnded, kOnTheWay, kPairs, kRows, kColumns, kWaiting, kCounters };
 
 struct Edge {  // that Boruvka chose, between two components of the rounds before
   uint64_t edge;
@@ -47,7 +47,7 @@ struct Problem {
     const int at = static_cast<int>(item), line = at / x;
     return static_cast<uint32_t>((line / y + 1) * slice + (line % y + 1) * row + at % x + 1);
   }
-  __device__ int64_t voxel(uint32_t place) const {
+  __host__ __device__ int64_t voxel(uint32_t place) const {
     const int at = static_cast<int>(place);
     const int64_t in_order = ((at / slice - 1) * y + at % slice / row - 1) * x + at % row - 1;
     return reversed ? voxels - 1 - in_order : in_order;

@@ -7,12 +7,12 @@
 // Complex: edges_of(square) -> four edges; key(edge) -> uint32_t, the order of rows (of equal keys the number decides).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/row_heap.h"
 
 namespace vox {
 
@@ -29,7 +29,7 @@ class Reduction {
 
   // The pivot of the square's column; kNothing where it depends on those reduced before.
   uint32_t reduce(uint32_t square) {
-    const Rows rows = rows_of(square);
+    const RowSum rows = rows_of(square);
     if (rows.count == 0) return kNothing;
     if (rows.count <= 2) {  // nearly always: no heap is needed
       const bool swap = rows.count == 2 && sortable(rows.row[0]) < sortable(rows.row[1]);
@@ -61,22 +61,12 @@ class Reduction {
     }
   }
 
-  struct Rows {
-    int count = 0;
-    uint32_t row[4];
-  };
   // What the edges of the square stand for; equal ones cancel.
-  Rows rows_of(uint32_t square) {
-    Rows rows;
+  RowSum rows_of(uint32_t square) {
+    RowSum rows;
     for (const uint32_t edge : complex_.edges_of(square)) {
       const uint32_t row = resolve(edge);
-      if (row == kNothing) continue;
-      int same = 0;
-      while (same < rows.count && rows.row[same] != row) ++same;
-      if (same < rows.count)
-        rows.row[same] = rows.row[--rows.count];
-      else
-        rows.row[rows.count++] = row;
+      if (row != kNothing) rows.add(row);
     }
     return rows;
   }
@@ -97,24 +87,10 @@ class Reduction {
   }
 
   uint64_t sortable(uint32_t row) const { return uint64_t{complex_.key(row)} << 32 | row; }
-  void push_row(uint32_t row) {
-    heap_.push_back(sortable(row));
-    std::push_heap(heap_.begin(), heap_.end());
-  }
-  uint64_t pop() {
-    std::pop_heap(heap_.begin(), heap_.end());
-    const uint64_t row = heap_.back();
-    heap_.pop_back();
-    return row;
-  }
-  // The last row that occurs an odd number of times, taken out; kNothing where there is none.
+  void push_row(uint32_t row) { heap_.push(sortable(row)); }
   uint32_t pop_pivot() {
-    while (!heap_.empty()) {
-      const uint64_t row = pop();
-      if (heap_.empty() || heap_.front() != row) return static_cast<uint32_t>(row);
-      pop();
-    }
-    return kNothing;
+    const std::optional<uint64_t> row = heap_.pop_pivot();
+    return row ? static_cast<uint32_t>(*row) : kNothing;
   }
 
   void claim(uint32_t pivot) {
@@ -132,7 +108,7 @@ class Reduction {
 
   const Complex& complex_;
   std::vector<uint32_t> link_;
-  std::vector<uint64_t> heap_;     // key and edge, the last one first
+  RowHeap<uint64_t> heap_;         // key and edge
   std::vector<uint32_t> entries_;  // columns, each ended by kNothing
 };
 

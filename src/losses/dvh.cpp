@@ -38,6 +38,7 @@ class Dvh : public Loss {
   }
   bool batch_wise(bool) const override { return true; }  // a mean over the structures that are there
   bool reads_back() const override { return true; }
+  bool reads_image() const override { return !options_.structures.empty(); }
 
  private:
   // Places of the voxels of each structure of a sample.

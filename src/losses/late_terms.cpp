@@ -67,14 +67,19 @@ LossResult LossSet::apply(std::vector<LateTerm>& terms, const std::vector<at::Te
   const at::Tensor valid = impl_->valid_voxels(targets);
   LossResult result;
   for (const Impl::Term& term : impl_->terms) result.terms.emplace_back(term.label, std::nullopt);
+  const Impl::Laps laps(impl_->clock);
+  laps.take();
   for (LateTerm& late : terms) {
     if (!due(late.term, step, Part::kLate)) continue;
-    const Impl::Term& term = impl_->terms[late.term];
+    Impl::Term& term = impl_->terms[late.term];
     const Span span(term.span);
+    const Clock::time_point begin = Clock::now();
     const LossInput input = impl_->input_for(logits[late.head], targets, valid, impl_->views[term.view]);
     const at::Tensor value = late.findings->value(input) * impl_->head_weight(term, weights, late.head);
     std::optional<at::Tensor>& sum = result.terms[late.term].second;
     sum = sum ? *sum + value.detach() : value.detach();
+    laps.take({late.term});
+    if (value.is_cpu()) term.seconds = term.seconds.value_or(0) + seconds_since(begin);
     const at::Tensor weighted = value * (term.options.weight * static_cast<double>(term.options.every));
     result.total = result.total.defined() ? result.total + weighted : weighted;
   }

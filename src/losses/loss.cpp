@@ -240,8 +240,9 @@ double LossSet::Impl::head_weight(const Term& term, const std::vector<double>& w
 }
 
 // Those of the due terms that kernels compute together, view by view; the others stay absent from the result.
-void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& targets,
-                         const std::vector<double>& weights, const std::vector<bool>& due, LossResult& result) const {
+void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<bool>& due,
+                         const Laps& laps, LossResult& result) const {
+  const std::vector<double> weights = head_weights(logits.size());
   for (size_t v = 0; v < views.size(); ++v) {
     FusedRequest request;
     for (size_t t = 0; t < terms.size(); ++t) {
@@ -266,9 +267,15 @@ void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& t
     request.mask = targets.mask;
     request.ignored = ignore_label;
     request.class_values = class_values.values();
+    laps.take();
     const FusedResult fused = compute_fused(request);
+    std::vector<size_t> computed;
+    for (const auto& [term, value] : fused.values) {
+      result.terms[term].second = value;
+      computed.push_back(term);
+    }
+    laps.take(computed);
     if (fused.total.defined()) result.total = result.total.defined() ? result.total + fused.total : fused.total;
-    for (const auto& [term, value] : fused.values) result.terms[term].second = value;
   }
 }
 
@@ -307,6 +314,11 @@ bool LossSet::reads_back(int64_t step) const {
   return any;
 }
 
+bool LossSet::reads_image() const {
+  return std::any_of(impl_->terms.begin(), impl_->terms.end(),
+                     [](const Impl::Term& term) { return term.loss->reads_image(); });
+}
+
 bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const {
   const std::vector<double> weights = impl_->head_weights(heads);
   bool any_due = false, reached = false;
@@ -315,10 +327,6 @@ bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const 
     reached = reached || (due(t, step, part) && impl_->head_weight(impl_->terms[t], weights, head) != 0);
   }
   return any_due ? reached : head == 0;
-}
-
-std::optional<double> LossSet::take_seconds(size_t term) const {
-  return std::exchange(impl_->terms[term].seconds, std::nullopt);
 }
 
 std::vector<std::string> LossSet::term_names() const {
@@ -342,10 +350,12 @@ LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets
     result.terms.emplace_back(impl_->terms[t].label, std::nullopt);
     missing.push_back(delays == Delays::kHonoured ? due(t, step) : impl_->begins(impl_->terms[t], step));
   }
-  if (logits[0].is_cuda()) impl_->fuse(logits, targets, weights, missing, result);
+  const Impl::Laps laps(delays == Delays::kHonoured ? impl_->clock : at::Tensor());
+  if (logits[0].is_cuda()) impl_->fuse(logits, targets, missing, laps, result);
   for (size_t t = 0; t < missing.size(); ++t) missing[t] = missing[t] && !result.terms[t].second;
   const bool any = std::find(missing.begin(), missing.end(), true) != missing.end();
   const at::Tensor valid = any ? impl_->valid_voxels(targets) : at::Tensor();
+  if (any) laps.take();
   std::vector<at::Tensor> values(missing.size());
   for (size_t head = 0; head < logits.size(); ++head) {
     std::vector<std::optional<LossInput>> inputs(impl_->views.size());
@@ -359,6 +369,7 @@ LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets
       if (!input) input = impl_->input_for(logits[head], targets, valid, impl_->views[term.view]);
       const at::Tensor value = term.loss->compute(*input) * weight;
       values[t] = values[t].defined() ? values[t] + value : value;
+      laps.take({t});
       if (value.is_cpu() && delays == Delays::kHonoured) term.seconds = term.seconds.value_or(0) + seconds_since(begin);
     }
   }

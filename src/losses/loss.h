@@ -53,6 +53,8 @@ class Loss {
   virtual std::optional<FusedTerm> fused() const { return std::nullopt; }
   // Whether it looks at values on the host, which a captured step cannot.
   virtual bool reads_back() const { return false; }
+  // Whether it looks at the values of the image.
+  virtual bool reads_image() const { return false; }
 
   // Steps between looking at a batch and applying the term to a second forward pass of it; 0: compute() does all.
   virtual int64_t delay() const { return 0; }
@@ -119,12 +121,18 @@ class LossSet {
   std::vector<std::string> term_names() const;
   bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
   bool reads_back(int64_t step) const;                                   // any term that is due or begins
+  bool reads_image() const;                                              // any term
   // Whether output number `head` of so many gets a gradient at this step.
   bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;
   std::optional<double> take_wait(size_t term) const;  // Loss::take_wait
-  // What compute() spent on a term since it was last asked, disregarded delays left out; nullopt: nothing, or it was on
-  // a GPU, where the host does not see it.
+
+  // What compute() and apply() spend on each term, disregarded delays left out: the forward computation, micro-batches
+  // and outputs together. Terms that a GPU computes in one pass have equal shares of it.
+  void time_terms(const at::Device& device);  // from now on; waits too
+  // On a CPU: since it was last asked; nullopt: nothing.
   std::optional<double> take_seconds(size_t term) const;
+  // On a GPU: int64 [terms] that live there and that its kernels add to, in captured graphs too; undefined elsewhere.
+  at::Tensor term_nanoseconds() const;
 
   int64_t delay(size_t term) const;
   // Late terms begin where others would be due, and are applied `delay` steps later to the logits of the same batch.

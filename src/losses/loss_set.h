@@ -1,4 +1,4 @@
-// What a LossSet is made of, for the two files that implement it.
+// What a LossSet is made of, for the files that implement it.
 #pragma once
 
 #include "losses/loss.h"
@@ -30,6 +30,17 @@ struct LossSet::Impl {
   std::vector<HeadOptions> heads;
   std::vector<View> views;
   std::vector<Term> terms;
+  at::Tensor clock;  // ops::take_lap, a slot for each term; undefined: no GPU, or nobody wants to know
+
+  class Laps {  // through the terms, on a GPU; without a clock they do nothing
+   public:
+    explicit Laps(const at::Tensor& clock) : clock_(clock) {}
+    // What the GPU did since the last lap it did for these terms together; none: for nothing that is timed.
+    void take(const std::vector<size_t>& of = {}) const;
+
+   private:
+    at::Tensor clock_;
+  };
 
   bool begins(const Term& term, int64_t step) const;  // or, without a delay, is due
   void add_term(const LossTerm& term);
@@ -42,8 +53,8 @@ struct LossSet::Impl {
                       const View& view) const;
   std::vector<double> head_weights(size_t outputs) const;
   double head_weight(const Term& term, const std::vector<double>& weights, size_t head) const;
-  void fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<double>& weights,
-            const std::vector<bool>& due, LossResult& result) const;
+  void fuse(const std::vector<at::Tensor>& logits, const Targets& targets, const std::vector<bool>& due,
+            const Laps& laps, LossResult& result) const;
 };
 
 }  // namespace vox

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -192,6 +194,27 @@ TEST(Doctor, FoldersByMountRoomAndPermission) {
   machine.put("/a file", "");
   machine.view.folders = {{"run folder", machine.folder() / "a file"}};
   EXPECT_EQ(only(examine_folders(machine.view)).verdict, Outlook::kFails);
+}
+
+TEST(Doctor, TellsWhichCopiesOfVolumesAreNoLongerReadAndHowToDeleteThem) {
+  FakeMachine machine;
+  const fs::path cache = machine.folder() / "my cache";
+  const auto put = [&](const char* name, int days_ago) {
+    machine.put(std::string("/my cache/") + name, std::string(3 << 20, 'x'));
+    const timespec then{time(nullptr) - days_ago * 24 * 3600, 0}, times[2] = {then, then};
+    utimensat(AT_FDCWD, (cache / name).c_str(), times, 0);
+  };
+  put("old.chunks", 95);
+  put("kernels.json", 95);
+  put("new.chunks", 85);
+  machine.view.folders = {{"cache folder", cache}};
+  const auto found = [&] { return named(examine_folders(machine.view), "cached copies").value_or(Finding{}); };
+  const std::string sentence = found().sentence;
+  EXPECT_THAT(sentence, HasSubstr("holds 6.0 MiB"));
+  EXPECT_THAT(sentence, HasSubstr("3.0 MiB (1 file) were not read for 90 days"));
+  EXPECT_EQ(std::system(sentence.substr(sentence.find("find ")).c_str()), 0);
+  EXPECT_THAT(found().sentence, HasSubstr("holds 3.0 MiB of copies of volumes"));
+  EXPECT_TRUE(fs::exists(cache / "new.chunks") && fs::exists(cache / "kernels.json"));
 }
 
 TEST(Doctor, SaysThatAProgramWithoutKernelsLeavesAGpuAlone) {

@@ -37,8 +37,10 @@ void sort_by(const std::vector<std::string>& order, std::vector<StageLine>& stag
 }
 
 // Stages that do the same in every step are told by their median, which one disturbed step does not move; waiting and
-// what happens now and then by the mean.
-double typical_ms(const std::vector<StageTable>& steps, const std::string& name) {
+// what happens now and then by the mean. So is everything on a GPU: the host may wait for it in any stage, and not in
+// every step.
+double typical_ms(const StepRecord& record, const std::string& name) {
+  const std::vector<StageTable>& steps = record.sums.steps;
   static const std::set<std::string> kEven{"transfer", "forward",       "optimizer", "other",
                                            "loss",     "loss_backward", "backward"};
   std::vector<double> values;
@@ -51,8 +53,28 @@ double typical_ms(const std::vector<StageTable>& steps, const std::string& name)
         std::count_if(step.begin(), step.end(), [](const auto& stage) { return stage.first.starts_with("loss."); }));
   }
   const bool same_terms = terms % steps.size() == 0;  // no term that comes every few steps
-  const bool even = kEven.contains(name) || name.starts_with("loss.");
+  const bool even = !record.on_gpu && (kEven.contains(name) || name.starts_with("loss."));
   return even && same_terms && present == steps.size() ? median_of(values) : mean_of(values);
+}
+
+// While the host waits for samples, a GPU may still compute the steps before: samples are charged with what the step
+// takes longer than without waiting for them, the GPU with the rest.
+void leave_to_gpu(const StepRecord& record, std::vector<StageLine>& lines) {
+  if (!record.on_gpu || !record.alone_ms) return;
+  double step_ms = 0;
+  for (const StageLine& line : lines) step_ms += line.ms;
+  const double idle_ms = std::max(0.0, step_ms - *record.alone_ms);
+  for (StageLine& line : lines) {
+    if (line.name != "data_wait" || line.ms <= idle_ms) continue;
+    const double computed_ms = line.ms - idle_ms;
+    line.ms = idle_ms;
+    const auto sync = std::find_if(lines.begin(), lines.end(), [](const StageLine& one) { return one.name == "sync"; });
+    if (sync != lines.end())
+      sync->ms += computed_ms;
+    else
+      lines.push_back({"sync", computed_ms});
+    return;
+  }
 }
 
 std::vector<StageLine> step_lines(const StepRecord& record) {
@@ -60,9 +82,10 @@ std::vector<StageLine> step_lines(const StepRecord& record) {
   for (const StageTable& step : record.sums.steps)
     for (const auto& [name, stage] : step) names.insert(name);
   std::vector<StageLine> lines;
-  for (const std::string& name : names) lines.push_back({name, typical_ms(record.sums.steps, name)});
+  for (const std::string& name : names) lines.push_back({name, typical_ms(record, name)});
   if (record.checkpoint_ms && record.steps_per_epoch > 0)
     lines.push_back({"checkpoint", *record.checkpoint_ms / static_cast<double>(record.steps_per_epoch)});
+  leave_to_gpu(record, lines);
   sort_by(step_order(), lines);
   return lines;
 }

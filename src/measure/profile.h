@@ -82,7 +82,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::vector<double> losses;           // of the first steps
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
   std::optional<ThreadTrial> other_threads;
-  std::optional<double> alone_ms;  // the step's own time while nobody makes samples; where it had waited for them
+  std::optional<double> alone_ms;  // the step's own time while nobody makes samples, where the host had waited for them
   StepDetails details;
 };
 

@@ -98,7 +98,9 @@ double StepModel::predict(const WhatIf& change) const {
 CauseTimes cause_times(const Profile& profile) {
   CauseTimes times;
   // A host that waits for a GPU which is busy waits for the network.
-  const bool computes = profile.record.on_gpu && profile.record.gpu_busy.value_or(1) > 0.5;
+  const std::optional<double>& alone_ms = profile.record.alone_ms;
+  const double busy = alone_ms ? *alone_ms / profile.step_ms : profile.record.gpu_busy.value_or(1);
+  const bool computes = profile.record.on_gpu && busy > 0.5;
   for (const StageLine& stage : profile.step_stages) {
     const std::string& name = stage.name;
     double& place = name == "data_wait"                         ? times.wait

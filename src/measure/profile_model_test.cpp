@@ -60,6 +60,41 @@ TEST(StepModel, AStepThatWasTimedWithoutItsSamplesTakesThatOnceTheyCostNothing) 
   EXPECT_NEAR(StepModel(profile, {}).predict({}), 20, 0.2);
 }
 
+// The host waits 22 of 26 ms for a sample, but the GPU computes 25 ms for a step: a second thread brings nothing.
+TEST(StepModel, SamplesAreNotChargedWithTheTimeInWhichAGpuComputes) {
+  StepRecord record = bound_by_samples().record;
+  record.on_gpu = true;
+  record.micro_batch = 1;
+  record.sums.sample_ms.assign(kSteps, 22);
+  record.sums.steps.assign(kSteps, StageTable{{"data_wait", {1, 22, 0}}, {"forward", {1, 4, 4}}});
+  record.wall_ms = 26 * kSteps;
+  const auto with_gpu_ms = [&](double ms) {
+    StepRecord copy = record;
+    copy.alone_ms = ms;
+    return conclude(std::move(copy), {});
+  };
+  const Profile computes = with_gpu_ms(25);
+  EXPECT_NEAR(computes.step_ms, 26, 1e-9);
+  EXPECT_NEAR(computes.data_wait_ms, 1, 1e-9);
+  EXPECT_NEAR(StepModel(computes, {}).predict({.workers = 2}), 25, 1.1);
+  EXPECT_EQ(computes.bottleneck.name, "gpu_compute");
+  const Profile waits = with_gpu_ms(3);
+  EXPECT_NEAR(waits.data_wait_ms, 22, 1e-9);
+  EXPECT_LT(StepModel(waits, {}).predict({.workers = 2}), 16);
+}
+
+// A host that runs ahead of its GPU waits now here, now there: every third launch blocks until the GPU has caught up.
+TEST(StepModel, AStepOnAGpuTakesItsShareOfTheWholeTime) {
+  StepRecord record = bound_by_samples().record;
+  record.on_gpu = true;
+  record.steps = 3;
+  record.sums.steps.assign(3, StageTable{{"forward", {1, 1, 1}}});
+  record.sums.steps[2]["forward"].self_ms = 121;
+  EXPECT_NEAR(conclude(record, {}).step_ms, 41, 1e-9);
+  record.on_gpu = false;  // one disturbed step
+  EXPECT_NEAR(conclude(record, {}).step_ms, 1, 1e-9);
+}
+
 TEST(StepModel, CpusThatOthersUseAreNotIdle) {
   Profile profile = bound_by_samples();
   profile.record.wall_ms = 20 * kSteps;

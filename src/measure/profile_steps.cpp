@@ -2,11 +2,13 @@
 // the same steps with another number of compute threads.
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
+#include <torch/cuda.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -122,7 +124,7 @@ class StepWatch {
       case Phase::kMeasure:
         record_span(kStepSpan, last_, now);
         step_ms_.push_back(1e3 * std::chrono::duration<double>(now - last_).count());
-        if (record_.on_gpu && gpu_.read().use) gpu_use_.push_back(*gpu_.read().use);
+        if (gpu_ && gpu_->last().use) gpu_use_.push_back(*gpu_->last().use);
         note_handover();
         return measured_enough() ? finish(step) : ProbeAnswer::kGoOn;
       case Phase::kDetails:
@@ -159,7 +161,7 @@ class StepWatch {
     record_.compute_threads = step.compute_threads;
     record_.cpus = available_cpus();
     record_.on_gpu = step.on_gpu;
-    if (step.on_gpu) gpu_ = monitor_of(0);
+    if (step.on_gpu) gpu_ = std::make_unique<GpuWatch>(monitor_of(0));
     record_.before = step.store->counts();
     start_cpu_ms_ = process_cpu_ms();
     watch_others();
@@ -210,6 +212,7 @@ class StepWatch {
     record_.spans = take_spans();
     record_.sums = sum_spans(record_.spans);
     record_.rss_gb = resident_gb();
+    gpu_.reset();
     if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
     if (step.on_gpu) record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
     if (!request_.details) return save_once();
@@ -234,12 +237,14 @@ class StepWatch {
         record_.checkpoint_ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
   }
 
-  // On a CPU: what does the step itself take while those who make its samples are idle, and it need not wait for them?
+  // What does the step itself take while it need not wait for its samples, and those who make them are idle? On a GPU
+  // the host's waiting does not tell: the GPU may compute meanwhile.
   ProbeAnswer try_alone() {
     double waited = 0;
     for (const StageTable& step : record_.sums.steps)
       if (const auto found = step.find("data_wait"); found != step.end()) waited += found->second.self_ms;
-    if (record_.on_gpu || !request_.details || waited < kWaits * record_.wall_ms) return try_threads();
+    const bool wanted = record_.on_gpu || request_.details;
+    if (!wanted || waited < kWaits * record_.wall_ms) return try_threads();
     phase_ = Phase::kAlone;
     trial_steps_ = 0;
     trial_begin_ = Clock::now();
@@ -253,6 +258,7 @@ class StepWatch {
                                     static_cast<double>(request_.config.options.data.prefetch_factor + 2));
     if (trial_steps_ == 0 && seconds_since(trial_begin_) < filled_s) return ProbeAnswer::kGoOn;
     if (trial_steps_ == 0) {
+      if (record_.on_gpu) torch::cuda::synchronize();
       start_recording();
       trial_begin_ = Clock::now();
     } else {
@@ -262,9 +268,14 @@ class StepWatch {
       return ProbeAnswer::kGoOn;
     stop_recording();
     const std::vector<double> own = own_ms_of(sum_spans(take_spans()).steps);
-    if (!own.empty()) record_.alone_ms = median_of(own);
+    if (!own.empty()) record_.alone_ms = record_.on_gpu ? gpu_ms_a_step() : median_of(own);
     same_batch_ = false;
     return try_threads();
+  }
+
+  double gpu_ms_a_step() const {  // of the trial
+    torch::cuda::synchronize();
+    return 1e3 * seconds_since(trial_begin_) / static_cast<double>(trial_steps_ - 1);
   }
 
   // Without waiting, and without what happens now and then.
@@ -316,7 +327,7 @@ class StepWatch {
   Phase phase_ = Phase::kWarmUp;
   StepRecord record_;
   std::vector<double> step_ms_, gpu_use_, handovers_;
-  GpuMonitor gpu_;
+  std::unique_ptr<GpuWatch> gpu_;  // on a thread of its own: a step that is measured does not wait for the driver
   StepDetailer detailer_;
   double start_cpu_ms_ = 0, others_cpu_ms_ = 0, others_machine_ms_ = 0;
   bool same_batch_;

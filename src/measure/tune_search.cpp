@@ -9,11 +9,13 @@
 namespace vox {
 namespace {
 
-constexpr double kSameLoss = 1e-3;    // relative: rounding in another order of sums
-constexpr double kFinalSeconds = 30;  // kept for the comparison at the end
-constexpr double kFinalShare = 0.25;  // of a short time
-constexpr double kWorthwhile = 0.9;   // of the time a sample takes: what is predicted to bring less can wait
-constexpr double kUnknown = 1e12;     // ms: stands for a time that nobody can predict
+constexpr double kSameLoss = 1e-3;       // relative: rounding in another order of sums
+constexpr double kFinalSeconds = 30;     // kept for the comparison at the end
+constexpr double kFinalShare = 0.25;     // of a short time
+constexpr double kWorthwhile = 0.9;      // of the time a sample takes: what is predicted to bring less can wait
+constexpr double kUnknown = 1e12;        // ms: stands for a time that nobody can predict
+constexpr double kPlainly = 1.15;        // times as fast
+constexpr double kBetterWithMore = 0.5;  // of a trial's time: where its own profile promises less, that comes first
 
 struct Move {
   Changes changes;  // all of them, against the recipe
@@ -21,6 +23,12 @@ struct Move {
   double predicted_ms = 0;  // a sample
   std::optional<double> predicted_step_ms;
   bool same_result = true;
+};
+
+struct Node {  // a trial that worked: its own profile says what would help next
+  size_t trial = 0;
+  Changes changes;
+  bool same_result = true;  // as the best so far
 };
 
 class Search {
@@ -54,13 +62,16 @@ class Search {
   const Trial& best_trial() { return runner_.trials()[best_index_]; }
   bool allowed(const std::string& what) const { return runner_.request().allow.contains(what); }
 
-  // Predictions that promise much, the best first; then what nobody can predict; then the other predictions. A network
-  // that computes all the time is helped by no thread or cache, but may be by another precision.
+  // Predictions that promise much, the best first; then what nobody can predict; then the other predictions, and those
+  // of a model one of whose promises was not kept. A network that computes all the time is helped by no thread or
+  // cache, but may be by another precision.
   std::optional<Move> next_move() {
-    std::vector<Move> moves = suggested();
+    std::vector<Move> moves = suggested({.trial = best_index_, .changes = best_});
     for (Move& move : moves)
-      if (move.predicted_ms > kWorthwhile * 1e3 / best_trial().samples_per_s) move.predicted_ms += 2 * kUnknown;
-    const std::vector<Move> more = unpredicted();
+      if (disappointed_ || move.predicted_ms > kWorthwhile * 1e3 / best_trial().samples_per_s)
+        move.predicted_ms += 2 * kUnknown;
+    const std::vector<Move> further = suggested_beyond(), more = unpredicted();
+    moves.insert(moves.end(), further.begin(), further.end());
     moves.insert(moves.end(), more.begin(), more.end());
     std::erase_if(moves, [&](const Move& move) { return tried_.contains(move.changes); });
     if (moves.empty()) return std::nullopt;
@@ -68,21 +79,43 @@ class Search {
                              [](const Move& a, const Move& b) { return a.predicted_ms < b.predicted_ms; });
   }
 
-  // What the profile of the best so far suggests and the mathematics allows; longer epochs would change the run.
-  std::vector<Move> suggested() {
+  // What the profile of a trial suggests and the mathematics allows; longer epochs would change the run.
+  std::vector<Move> suggested(const Node& node) {
     std::vector<Move> moves;
-    const double samples = best_trial().samples_per_s * best_trial().step_ms / 1e3;
-    for (const Suggestion& one : best_trial().suggestions) {
+    const Trial& trial = runner_.trials()[node.trial];
+    const double samples = trial.samples_per_s * trial.step_ms / 1e3;
+    for (const Suggestion& one : trial.suggestions) {
       const bool epochs = std::any_of(one.changes.begin(), one.changes.end(), [](const std::string& change) {
         return change.starts_with("training.iterations_per_epoch");
       });
       if (!one.same_result || epochs) continue;
-      moves.push_back({.changes = merged(best_, one.changes),
+      moves.push_back({.changes = merged(node.changes, one.changes),
                        .name = join(one.changes, " "),
                        .predicted_ms = one.predicted_step_ms / samples,
-                       .predicted_step_ms = one.predicted_step_ms});
+                       .predicted_step_ms = one.predicted_step_ms,
+                       .same_result = node.same_result});
     }
     return moves;
+  }
+
+  // Where two things take nearly as long, neither helps without the other: what the profiles of changes that brought
+  // nothing by themselves promise, if that is more than the best has.
+  std::vector<Move> suggested_beyond() {
+    std::vector<Move> moves;
+    for (const Node& node : beyond_)
+      for (Move& move : suggested(node))
+        if (move.predicted_ms < kWorthwhile * 1e3 / best_trial().samples_per_s) moves.push_back(std::move(move));
+    return moves;
+  }
+
+  // Is it no use to measure this one in turns with the best, because something else now takes all the time?
+  bool promises_more(const Node& node) {
+    const Trial& trial = runner_.trials()[node.trial];
+    if (runner_.over_memory_target(trial) || trial.voxels_per_s > kPlainly * best_trial().voxels_per_s) return false;
+    const double now_ms = 1e3 / trial.samples_per_s;
+    const std::vector<Move> moves = suggested(node);
+    return std::any_of(moves.begin(), moves.end(),
+                       [&](const Move& move) { return move.predicted_ms < kBetterWithMore * now_ms; });
   }
 
   // What changes the result, where the user allows it: no time of another setting tells what it brings.
@@ -122,16 +155,23 @@ class Search {
     const Trial& base = runner_.trials()[before];
     if (worked(trial)) {
       if (move.same_result) trial.loss_difference = loss_difference(base, trial);
+      const Node node{runner_.trials().size() - 1, move.changes, move.same_result};
       if (trial.loss_difference && !(*trial.loss_difference < kSameLoss))
         trial.verdict = TrialVerdict::kOtherLoss;
+      else if (!move.predicted_step_ms && promises_more(node))
+        trial.note = concat("limited by ", trial.bottleneck, ": judged with what helps there");
       else
         runner_.judge(trial, base);
+      if (trial.verdict == TrialVerdict::kNotBetter) beyond_.push_back(node);
     }
     if (trial.verdict == TrialVerdict::kBetter) {
       note_evidence(move, base, trial);
       best_ = move.changes;
       best_index_ = runner_.trials().size() - 1;
+      beyond_.clear();
     }
+    const bool promised = move.predicted_ms < kUnknown;
+    if (trial.verdict == TrialVerdict::kBetter || promised) disappointed_ = trial.verdict != TrialVerdict::kBetter;
     runner_.judged(trial);
   }
 
@@ -148,6 +188,8 @@ class Search {
   TrialRunner& runner_;
   Changes best_;
   size_t best_index_ = 0;
+  std::vector<Node> beyond_;   // tried from the best so far
+  bool disappointed_ = false;  // by the predictions of the best so far
   std::set<Changes> tried_;
   std::map<std::string, std::string> evidence_;  // by key=value
 };

@@ -29,6 +29,9 @@ double milliseconds_elsewhere(const at::Tensor& on, const std::function<void()>&
 bool is_captured(const at::Tensor& on);
 std::string gpu_and_libraries(const at::Tensor& on);
 
+// A stop watch on a GPU (kernels/lap_cuda.h). `clock` is int64 [slots + 1] there: nanoseconds so far, and the last lap.
+void take_lap(const at::Tensor& clock, const std::vector<size_t>& slots);
+
 // While it lives, torch takes at most so many bytes more of the GPU's memory than it holds at the beginning: what a
 // library would like beyond that it has to do without.
 class MemoryLimit {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "kernels/lap_cuda.h"
 #include "ops/device.h"
 
 namespace vox::ops {
@@ -62,6 +63,14 @@ double milliseconds_elsewhere(const at::Tensor& on, const std::function<void()>&
   }).join();
   if (failed) std::rethrow_exception(failed);
   return milliseconds;
+}
+
+void take_lap(const at::Tensor& clock, const std::vector<size_t>& slots) {
+  VOX_ASSERT(slots.size() <= size_t{cuda::kMaxLapShares});
+  cuda::LapShares shares;
+  for (const size_t slot : slots) shares.slot[shares.count++] = static_cast<int>(slot);
+  int64_t* const nanoseconds = clock.data_ptr<int64_t>();
+  cuda::take_lap(nanoseconds, nanoseconds + clock.numel() - 1, shares, current_stream(clock));
 }
 
 MemoryLimit::MemoryLimit(const at::Tensor& on, int64_t bytes) : device_(on.device().index()) {

@@ -4,9 +4,12 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ops/parallel.h"
 
 namespace vox::ops {
 namespace {
+
+constexpr int64_t kFoursInPiece = 1 << 14;
 
 void fill_channels(const Dropout& dropout, at::Tensor& mask, float kept) {
   float* value = mask.data_ptr<float>();
@@ -25,8 +28,10 @@ void fill_elements(const Dropout& dropout, at::Tensor& mask, float kept) {
   for (int64_t n = 0; n < mask.size(0); ++n) {
     float* const values = mask.data_ptr<float>() + n * per_sample;
     const auto sample = static_cast<uint64_t>(dropout.first_sample + n);
-    at::parallel_for(0, (per_sample + 3) / 4, 1 << 14, [&](int64_t begin, int64_t end) {
-      for (int64_t four = begin; four < end; ++four) {
+    const int64_t fours = (per_sample + 3) / 4;
+    for_each_piece((fours + kFoursInPiece - 1) / kFoursInPiece, [&](int64_t piece) {
+      const int64_t end = std::min(fours, (piece + 1) * kFoursInPiece);
+      for (int64_t four = piece * kFoursInPiece; four < end; ++four) {
         const Philox4 bits = philox(dropout.seed, sample, stream | static_cast<uint64_t>(four));
         for (int64_t i = 4 * four; i < std::min(per_sample, 4 * four + 4); ++i)
           values[i] = bits.v[i & 3] < limit ? 0.0f : kept;

@@ -1,9 +1,9 @@
 #include "ops/soft_thinning.h"
 
-#include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "ops/parallel.h"
 
 namespace vox::ops {
 namespace {
@@ -17,15 +17,13 @@ void for_each_thinned_volume(const at::Tensor& values, SoftThinningOptions optio
   VOX_ASSERT(values.dim() == 5 && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble));
   const Extent3 extent{values.size(2), values.size(3), values.size(4)};
   const int64_t channels = values.size(1);
-  at::parallel_for(0, values.size(0) * channels, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      SoftThinningOptions own = options;
-      own.volume = i % channels;
-      if (values.scalar_type() == at::kFloat)
-        work(float{}, i * extent.voxels(), extent, own);
-      else
-        work(double{}, i * extent.voxels(), extent, own);
-    }
+  for_each_piece(values.size(0) * channels, [&](int64_t i) {
+    SoftThinningOptions own = options;
+    own.volume = i % channels;
+    if (values.scalar_type() == at::kFloat)
+      work(float{}, i * extent.voxels(), extent, own);
+    else
+      work(double{}, i * extent.voxels(), extent, own);
   });
 }
 

@@ -1,17 +1,15 @@
 #include "ops/volume_ops.h"
 
-#include <ATen/Parallel.h>
 #include <torch/torch.h>
 
 #include <array>
-#include <span>
 #include <type_traits>
 
 #include "base/error.h"
 #include "kernels/cldice_cuda.h"
 #include "kernels/edt_cuda.h"
-#include "kernels/persistence_cuda.h"
 #include "ops/device.h"
+#include "ops/parallel.h"
 
 namespace vox::ops {
 namespace {
@@ -24,12 +22,14 @@ Extent3 volume_extent(const at::Tensor& values) {
   return {values.size(2), values.size(3), values.size(4)};
 }
 
-// Calls work(volume) for each of the N * C volumes, side by side.
+constexpr int64_t kWorthThreads = 1 << 19;  // voxels; less is done before torch's own threads have stopped to spin
+
+// Calls work(volume) for each of the N * C volumes, side by side where they are large.
 template <class Work>
 void for_each_volume(const at::Tensor& values, const Work& work) {
-  at::parallel_for(0, values.size(0) * values.size(1), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) work(i);
-  });
+  const int64_t volumes = values.size(0) * values.size(1);
+  if (volume_extent(values).voxels() >= kWorthThreads) return for_each_piece(volumes, work);
+  for (int64_t i = 0; i < volumes; ++i) work(i);
 }
 
 template <class Work>
@@ -291,11 +291,11 @@ at::Tensor distance_to(const at::Tensor& mask, double limit) {
   const at::Tensor outside = mask.logical_not().to(at::kCPU, at::kByte).contiguous();
   at::Tensor squared = at::empty(outside.sizes(), at::kFloat);
   const Extent3 extent = volume_extent(outside);
-  for_each_volume(outside, [&](int64_t i) {
+  for (int64_t i = 0; i < outside.size(0) * outside.size(1); ++i) {  // side by side they gain nothing
     const int64_t start = i * extent.voxels();
     edt_squared_cpu(squared.data_ptr<float>() + start, outside.data_ptr<uint8_t>() + start, extent,
                     {.spacing = {}, .limit_mm = limit});
-  });
+  }
   return squared.sqrt_().to(mask.device());
 }
 
@@ -303,85 +303,6 @@ at::Tensor signed_distance(const at::Tensor& mask, double limit) {
   const at::NoGradGuard no_grad;
   if (cuda::kCompiledIn && mask.is_cuda()) return distance_on_gpu(mask, limit, DistanceOf::kBoth);
   return distance_to(mask, limit) - distance_to(mask.logical_not(), limit);
-}
-
-namespace {
-
-at::Tensor on_host(const at::Tensor& values) {
-  return values.detach().to(at::kCPU, at::kFloat).contiguous();
-}
-
-void append(PairPlaces& places, std::span<const PersistencePair> pairs, int64_t volume, int64_t voxels) {
-  for (auto* list : {&places.birth, &places.death, &places.volume}) list->reserve(list->size() + pairs.size());
-  for (const PersistencePair& pair : pairs) {
-    places.birth.push_back(volume * voxels + pair.birth);
-    places.death.push_back(pair.death == PersistencePair::kNever ? -1 : volume * voxels + pair.death);
-    places.volume.push_back(volume);
-  }
-}
-
-PairPlaces places_on_gpu(const at::Tensor& values, int dimension, const PersistenceOptions& options) {
-  PairPlaces places;
-  if constexpr (cuda::kCompiledIn) {
-    const c10::DeviceGuard guard(values.device());
-    const at::Tensor maps = values.detach().to(at::kFloat).contiguous();
-    const Extent3 extent = volume_extent(maps);
-    const at::Tensor workspace = at::empty({persistence_workspace(extent)}, maps.options().dtype(at::kByte));
-    const at::Tensor room = at::empty({most_persistence_pairs(extent), 2}, maps.options().dtype(at::kLong));
-    static_assert(sizeof(PersistencePair) == 2 * sizeof(int64_t));
-    for (int64_t i = 0; i < maps.size(0) * maps.size(1); ++i) {
-      const int64_t count = persistence_pairs_cuda(reinterpret_cast<PersistencePair*>(room.data_ptr<int64_t>()),
-                                                   maps.const_data_ptr<float>() + i * extent.voxels(), extent,
-                                                   dimension, options, workspace.data_ptr(), current_stream(maps));
-      const at::Tensor host = room.narrow(0, 0, count).cpu();
-      const auto* pairs = reinterpret_cast<const PersistencePair*>(host.const_data_ptr<int64_t>());
-      append(places, {pairs, static_cast<size_t>(count)}, i, extent.voxels());
-    }
-  }
-  return places;
-}
-
-}  // namespace
-
-bool has_persistence(const at::Tensor& values, int dimension) {
-  if constexpr (cuda::kCompiledIn)
-    if (values.is_cuda()) return has_persistence_cuda(volume_extent(values), dimension);
-  return values.is_cpu();
-}
-
-PairPlaces persistence_places(const at::Tensor& values, int dimension, const PersistenceOptions& options) {
-  if (values.is_cuda() && has_persistence(values, dimension)) return places_on_gpu(values, dimension, options);
-  const at::Tensor host = on_host(values);
-  const Extent3 extent = volume_extent(host);
-  std::vector<std::vector<PersistencePair>> pairs(static_cast<size_t>(host.size(0) * host.size(1)));
-  for_each_volume(host, [&](int64_t i) {
-    pairs[static_cast<size_t>(i)] =
-        persistence_pairs_cpu(host.const_data_ptr<float>() + i * extent.voxels(), extent, dimension, options);
-  });
-  PairPlaces places;
-  for (size_t i = 0; i < pairs.size(); ++i) append(places, pairs[i], static_cast<int64_t>(i), extent.voxels());
-  return places;
-}
-
-MatchedPlaces matched_places(const at::Tensor& first, const at::Tensor& second, int dimension, Level level) {
-  const at::Tensor a = on_host(first), b = on_host(second);
-  VOX_ASSERT(a.sizes() == b.sizes());
-  const Extent3 extent = volume_extent(a);
-  std::vector<PersistenceMatching> found(static_cast<size_t>(a.size(0) * a.size(1)));
-  for_each_volume(a, [&](int64_t i) {
-    const int64_t start = i * extent.voxels();
-    found[static_cast<size_t>(i)] = match_persistence_cpu(a.const_data_ptr<float>() + start,
-                                                          b.const_data_ptr<float>() + start, extent, dimension, level);
-  });
-  MatchedPlaces places;
-  for (size_t i = 0; i < found.size(); ++i) {
-    for (const auto& [in_a, in_b] : found[i].matches)
-      places.matches.push_back({places.first.birth.size() + static_cast<size_t>(in_a),
-                                places.second.birth.size() + static_cast<size_t>(in_b)});
-    append(places.first, found[i].a, static_cast<int64_t>(i), extent.voxels());
-    append(places.second, found[i].b, static_cast<int64_t>(i), extent.voxels());
-  }
-  return places;
 }
 
 }  // namespace vox::ops

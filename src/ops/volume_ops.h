@@ -1,6 +1,6 @@
 // Kernels on volumes as operations on tensors [N, C, Z, Y, X], each volume by itself, on the device of the tensors.
-// Matches of persistent features, and tunnels among them, are found on CPU threads wherever the tensors are, and so are
-// all pairs and distances in a build without CUDA; the soft skeleton is then composed of torch's poolings.
+// Matches of persistent features are found on CPU threads wherever the tensors are, and so are all pairs and distances
+// in a build without CUDA; the soft skeleton is then composed of torch's poolings.
 #pragma once
 
 #include <array>

@@ -18,20 +18,21 @@ const std::vector<SamplerEntry>& all_samplers() {
   return entries;
 }
 
-namespace {
-
-void check_patch_fits(const SamplerSetup& setup) {
-  const Extent3 patch = setup.data.patch_size;
-  for (const int64_t index : setup.cases) {
-    const Extent3 volume = setup.source->extent(index);
-    VOX_CHECK(
-        setup.data.padding != "none" || min(patch, volume) == patch, "case ", setup.source->id(index), ": the patch ",
-        patch, " is larger than the volume ", volume,
-        " and data.padding is none; make data.patch_size smaller or set data.padding to constant, edge or reflect");
+const SamplerEntry& sampler_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const SamplerEntry& entry : all_samplers()) {
+    if (entry.name == name) return entry;
+    known.push_back(entry.name);
   }
+  throw Error(concat("data.sampler \"", name, "\" is unknown; known: ", join(known, ", ")));
 }
 
-}  // namespace
+void require_patch_fits(const DataOptions& data, const std::string& case_id, const Extent3& volume) {
+  const Extent3 patch = data.patch_size;
+  VOX_CHECK(data.padding != "none" || min(patch, volume) == patch, "case ", case_id, ": the patch ", patch,
+            " is larger than the volume ", volume,
+            " and data.padding is none; make data.patch_size smaller or set data.padding to constant, edge or reflect");
+}
 
 std::unique_ptr<Sampler> make_sampler(const SamplerSetup& setup) {
   VOX_CHECK(!setup.cases.empty(), "there is no case to draw patches from; does the split leave this part empty?");
@@ -39,13 +40,9 @@ std::unique_ptr<Sampler> make_sampler(const SamplerSetup& setup) {
             "; it must be at least 1");
   VOX_CHECK(setup.data.patch_size.z > 0 && setup.data.patch_size.y > 0 && setup.data.patch_size.x > 0,
             "data.patch_size is ", setup.data.patch_size, "; every side must be at least 1");
-  check_patch_fits(setup);
-  std::vector<std::string> known;
-  for (const SamplerEntry& entry : all_samplers()) {
-    if (entry.name == setup.data.sampler) return entry.make(setup);
-    known.push_back(entry.name);
-  }
-  throw Error(concat("data.sampler \"", setup.data.sampler, "\" is unknown; known: ", join(known, ", ")));
+  for (const int64_t index : setup.cases)
+    require_patch_fits(setup.data, setup.source->id(index), setup.source->extent(index));
+  return sampler_named(setup.data.sampler).make(setup);
 }
 
 }  // namespace vox

@@ -51,6 +51,10 @@ struct SamplerEntry {
   std::unique_ptr<Sampler> (*make)(const SamplerSetup& setup);
 };
 const std::vector<SamplerEntry>& all_samplers();
+const SamplerEntry& sampler_named(const std::string& name);  // Error names what there is
+
+// Error where a patch is larger than this volume and data.padding is none.
+void require_patch_fits(const DataOptions& data, const std::string& case_id, const Extent3& volume);
 
 // The sampler that data.sampler names. Error where there is no case, or a patch does not fit and data.padding is none.
 std::unique_ptr<Sampler> make_sampler(const SamplerSetup& setup);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/gather_cuda.h"
@@ -15,8 +14,13 @@
 
 namespace vox {
 
+struct DeviceWork {  // of a sample
+  std::vector<cuda::GatherTask> gathers;
+  std::vector<cuda::Pass> passes;  // over the patch of the last of them
+};
+
 struct DevicePlan {
-  std::vector<std::pair<cuda::GatherTask, std::vector<cuda::Pass>>> work;
+  std::vector<DeviceWork> work;
   std::vector<std::byte> tables;  // to be copied to where they were planned to lie, before the work is enqueued
 };
 

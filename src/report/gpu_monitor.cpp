@@ -64,4 +64,23 @@ GpuMonitor monitor_of(int device) {
   return GpuMonitor(load_nvml(), device, visible ? visible : "");
 }
 
+GpuWatch::GpuWatch(const GpuMonitor& monitor, std::chrono::milliseconds every)
+    : monitor_(monitor), last_(monitor.read()), thread_([this, every](std::stop_token stop) { watch(stop, every); }) {}
+
+GpuReading GpuWatch::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void GpuWatch::watch(std::stop_token stop, std::chrono::milliseconds every) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    wake_.wait_for(lock, stop, every, [] { return false; });
+    lock.unlock();
+    const GpuReading now = monitor_.read();
+    lock.lock();
+    last_ = now;
+  }
+}
+
 }  // namespace vox

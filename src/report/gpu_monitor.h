@@ -2,8 +2,13 @@
 // here needs CUDA, and where there is no driver there are simply no figures.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 namespace vox {
 
@@ -39,5 +44,21 @@ class GpuMonitor {
 };
 
 GpuMonitor monitor_of(int device);  // with the machine's own library and environment
+
+// Reads again and again in a thread of its own: the driver may take milliseconds to answer, for which nobody waits.
+class GpuWatch {
+ public:
+  explicit GpuWatch(const GpuMonitor& monitor, std::chrono::milliseconds every = std::chrono::milliseconds(200));
+  GpuReading last() const;
+
+ private:
+  void watch(std::stop_token stop, std::chrono::milliseconds every);
+
+  GpuMonitor monitor_;
+  mutable std::mutex mutex_;  // guards last_
+  std::condition_variable_any wake_;
+  GpuReading last_;
+  std::jthread thread_;
+};
 
 }  // namespace vox

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace vox {
@@ -10,6 +11,7 @@ namespace {
 // A driver with four GPUs; the handle of GPU i points at element i.
 int gpus[4];
 bool power_works = true;
+std::atomic<unsigned> degrees_now = 61;
 
 NvmlApi fake_driver() {
   NvmlApi api;
@@ -29,7 +31,7 @@ NvmlApi fake_driver() {
     return 0;
   };
   api.temperature = [](void*, int sensor, unsigned* degrees) {
-    *degrees = sensor == 0 ? 61 : 0;
+    *degrees = sensor == 0 ? degrees_now.load() : 0;
     return 0;
   };
   api.power = [](void*, unsigned* milliwatts) {
@@ -58,6 +60,24 @@ TEST(GpuMonitor, WhatTheDriverDoesNotTellIsAbsent) {
                                     GpuMonitor(fake_driver(), 1, "2"), GpuMonitor(fake_driver(), 0, "GPU-other")}) {
     EXPECT_FALSE(monitor.read().use);
   }
+}
+
+TEST(GpuMonitor, AWatchTellsWhatItReadLast) {
+  const GpuWatch watch(GpuMonitor(fake_driver(), 2, ""), std::chrono::milliseconds(1));
+  EXPECT_DOUBLE_EQ(*watch.last().use, 0.27);
+  degrees_now = 75;
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  double seen = 0;
+  while ((seen = *watch.last().temperature_c) != 75 && std::chrono::steady_clock::now() < patience)
+    std::this_thread::yield();
+  degrees_now = 61;
+  EXPECT_DOUBLE_EQ(seen, 75);
+}
+
+TEST(GpuMonitor, AWatchEndsAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  { const GpuWatch watch(GpuMonitor(fake_driver(), 0, ""), std::chrono::hours(1)); }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 }  // namespace

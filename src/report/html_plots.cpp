@@ -1,6 +1,7 @@
 // Curves of the report: which columns of metrics.csv become which plot.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -51,6 +52,18 @@ std::vector<std::string> loss_terms(const std::vector<ReportRun>& runs) {
   return terms;
 }
 
+// In the order of the terms, so that a term has one colour in both plots.
+std::vector<std::string> time_columns(const std::vector<ReportRun>& runs) {
+  std::set<std::string> written;
+  for (const ReportRun& run : runs) written.insert(run.metrics.columns.begin(), run.metrics.columns.end());
+  std::vector<std::string> columns;
+  for (const std::string& term : loss_terms(runs)) {
+    const std::string column = term.substr(std::string("loss.").size()) + "_ms";
+    if (written.contains(column)) columns.push_back(column);
+  }
+  return columns;
+}
+
 // Columns that only validation fills: its scores.
 std::vector<std::string> score_columns(const std::vector<ReportRun>& runs) {
   const std::vector<std::string>& standard = standard_columns();
@@ -80,7 +93,10 @@ Plot loss_plot(const std::vector<ReportRun>& runs) {
 std::string column_plots(const std::vector<ReportRun>& runs, const std::vector<std::string>& columns,
                          const std::string& split, const Plot& base) {
   const bool smooth = split == "train";
-  const auto plain = [](const std::string& column) { return column.starts_with("loss.") ? column.substr(5) : column; };
+  const auto plain = [](const std::string& column) {
+    if (column.ends_with("_ms")) return column.substr(0, column.size() - 3);
+    return column.starts_with("loss.") ? column.substr(5) : column;
+  };
   if (runs.size() == 1) {
     Plot plot = base;
     for (size_t i = 0; i < columns.size(); ++i)
@@ -90,7 +106,9 @@ std::string column_plots(const std::vector<ReportRun>& runs, const std::vector<s
   }
   std::string plots;
   for (const std::string& column : columns) {
-    Plot plot{.id = concat(base.id, "-", plain(column)), .title = concat(base.title, ": ", plain(column))};
+    Plot plot = base;
+    plot.id += "-" + plain(column);
+    plot.title += ": " + plain(column);
     for (size_t i = 0; i < runs.size(); ++i)
       plot.curves.push_back({runs[i].name, points_of(runs[i].metrics, split, column), colour_of(i), false, smooth});
     plots += render_plot(plot);
@@ -129,6 +147,8 @@ Plot memory_plot(const std::vector<ReportRun>& runs) {
 std::string plots_section(const std::vector<ReportRun>& runs) {
   std::string plots = render_plot(loss_plot(runs));
   plots += column_plots(runs, loss_terms(runs), "train", {.id = "terms", .title = "Loss terms"});
+  plots += column_plots(runs, time_columns(runs), "train",
+                        {.id = "term-times", .title = "Time of loss terms", .unit = "ms a step", .from_zero = true});
   plots += column_plots(runs, score_columns(runs), "val", {.id = "scores", .title = "Validation"});
   plots += render_plot(simple_plot(runs, "lr", {.id = "lr", .title = "Learning rate", .from_zero = true}));
   plots += render_plot(simple_plot(runs, "grad_norm", {.id = "grad-norm", .title = "Gradient norm"}));

@@ -1,8 +1,13 @@
 #include "train/checkpoint.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
+#include <cstring>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -45,6 +50,64 @@ class TensorsByName {
   std::map<std::string, const TensorToStore*> by_name_;
 };
 
+// Brings tensors of a GPU to the host piece by piece, through two pieces of pinned memory that take turns, on a stream
+// that waits for the snapshot alone. A plain copy would stand between two steps of the training until it is done.
+class HostCopies {
+ public:
+  explicit HostCopies(const Snapshot& snapshot) {
+    if (!snapshot.taken) return;
+    // One for all checkpoints of the program, so that it is nobody else's; there is one GPU.
+    static const c10::Stream side =
+        c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(snapshot.taken->device());
+    stream_ = side;
+    guard_.emplace(side);
+    snapshot.taken->block(side);
+    for (int i = 0; i < 2; ++i)
+      stages_.push_back({at::empty({kStageBytes}, at::TensorOptions(at::kByte).pinned_memory(true)), at::kCUDA});
+  }
+
+  at::Tensor of(const at::Tensor& tensor) {
+    if (!stream_ || !tensor.is_cuda()) return tensor.cpu().contiguous();
+    const at::Tensor dense = tensor.contiguous();
+    const at::Tensor from = dense.reshape({-1}).view(at::kByte);
+    at::Tensor host = at::empty(dense.sizes(), dense.options().device(at::kCPU));
+    auto* out = static_cast<std::byte*>(host.data_ptr());
+    const int64_t bytes = from.numel();
+    begin(from, 0);
+    for (int64_t at = 0; at < bytes; at += kStageBytes) {
+      begin(from, at + kStageBytes);
+      finish(out + at, std::min(kStageBytes, bytes - at), at);
+    }
+    return host;
+  }
+
+ private:
+  static constexpr int64_t kStageBytes = int64_t{16} << 20;
+  struct Stage {
+    at::Tensor memory;
+    c10::Event there;
+  };
+  Stage& stage_at(int64_t byte) { return stages_[static_cast<size_t>(byte / kStageBytes % 2)]; }
+
+  void begin(const at::Tensor& from, int64_t byte) {
+    const int64_t count = std::min(kStageBytes, from.numel() - byte);
+    if (count <= 0) return;
+    Stage& stage = stage_at(byte);
+    stage.memory.narrow(0, 0, count).copy_(from.narrow(0, byte, count), /*non_blocking=*/true);
+    stage.there.record(*stream_);
+  }
+
+  void finish(std::byte* out, int64_t count, int64_t byte) {
+    Stage& stage = stage_at(byte);
+    stage.there.synchronize();
+    std::memcpy(out, stage.memory.data_ptr(), static_cast<size_t>(count));
+  }
+
+  std::optional<c10::Stream> stream_;
+  std::optional<c10::StreamGuard> guard_;
+  std::vector<Stage> stages_;  // none on a CPU
+};
+
 bool is_scalar_state(const std::string& name) {
   return name.find('.') == std::string::npos;
 }
@@ -60,20 +123,25 @@ Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimize
     if (parameter.ema.defined()) snapshot.tensors.emplace_back("ema." + parameter.name(), parameter.ema.clone());
   for (const auto& [name, tensor] : optimizer.state())
     (is_scalar_state(name) ? snapshot.scalars : snapshot.tensors).emplace_back("optimizer." + name, tensor.clone());
+  if (const at::Device device = parameters.device(); device.is_cuda()) {
+    snapshot.taken = std::make_shared<c10::Event>(at::kCUDA);
+    snapshot.taken->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device));
+  }
   return snapshot;
 }
 
 void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
                     const CheckpointLinks& links) {
   const at::NoGradGuard no_grad;
+  HostCopies copies(snapshot);
   std::vector<at::Tensor> on_host;  // keeps alive what `stored` borrows
   std::vector<TensorToStore> stored;
   for (const auto& [name, tensor] : snapshot.tensors) {
-    on_host.push_back(tensor.cpu().contiguous());
+    on_host.push_back(copies.of(tensor));
     stored.push_back(tensor_to_store(name, on_host.back()));
   }
   for (const auto& [name, tensor] : snapshot.scalars)
-    metadata[name] = shortest(tensor.cpu().to(at::kDouble).item<double>());
+    metadata[name] = shortest(copies.of(tensor).to(at::kDouble).item<double>());
   folder.write(metadata, stored, links);
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,17 +12,23 @@
 #include "train/checkpoint_folder.h"
 #include "train/optimizer.h"
 
+namespace c10 {
+struct Event;
+}
+
 namespace vox {
 
 struct Snapshot {
   std::vector<std::pair<std::string, at::Tensor>> tensors;  // copies, still on their device
   std::vector<std::pair<std::string, at::Tensor>> scalars;  // go into the metadata as optimizer.<name>
+  std::shared_ptr<c10::Event> taken;                        // on a GPU: when the copies are there
 };
 
 // Copies on the device and returns; nothing waits.
 Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimizer);
 
-// Fetches and writes; for the background thread.
+// Fetches and writes; for the background thread. A GPU goes on with its work meanwhile: the copies leave it on a stream
+// of their own.
 void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
                     const CheckpointLinks& links);
 

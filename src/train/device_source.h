@@ -12,6 +12,8 @@
 
 namespace vox {
 
+struct Learner;
+
 struct SourceRequest {
   std::shared_ptr<Store> store;
   const Options& options;
@@ -19,7 +21,8 @@ struct SourceRequest {
   int64_t micro_batch = 0;
   int data_threads = 1;
   at::Device device;
-  std::string export_folder;  // as source_of
+  std::string export_folder;         // as source_of
+  const Learner* learner = nullptr;  // who reads the images; null: they are as data.patch_type and data.layout say
 };
 struct TrainingSource {
   Placement placement;

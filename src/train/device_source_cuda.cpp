@@ -100,6 +100,19 @@ void export_tensors(const DeviceBatch& made, const std::string& folder) {
   export_batch(batch, folder);
 }
 
+// Images of several channels are written as the network would convert them: its first pass over them is spared. Not
+// where somebody else reads their values.
+ArraySpec as_read(ArraySpec spec, const SourceRequest& request) {
+  if (spec.name != "image" || spec.channels == 1 || !request.learner || !request.export_folder.empty()) return spec;
+  const ParameterSet& parameters = request.learner->network->parameters();
+  const bool converts =
+      parameters.compute_type() == at::kBFloat16 && parameters.memory_format() == at::MemoryFormat::ChannelsLast3d;
+  if (!converts || request.learner->loss->reads_image()) return spec;
+  spec.dtype = DType::kBFloat16;
+  spec.channels_last = true;
+  return spec;
+}
+
 // Two sets of tensors take turns: while a step reads one, the next batch is made in the other, on a stream of its own.
 class DeviceSource {
  public:
@@ -113,7 +126,7 @@ class DeviceSource {
     const Extent3& patch = request.options.data.patch_size;
     for (at::Tensor& plane : planes_) plane = at::empty({patch.voxels()}, at::TensorOptions(device_).dtype(at::kFloat));
     moments_ = at::empty({static_cast<int64_t>(sizeof(cuda::MomentMemory))}, bytes_on(device_));
-    for (Outputs& outputs : outputs_) allocate(outputs, request.micro_batch, patch);
+    for (Outputs& outputs : outputs_) allocate(outputs, request);
   }
   ~DeviceSource() { side_.synchronize(); }  // what is made ahead still writes here
   DeviceSource(const DeviceSource&) = delete;
@@ -140,10 +153,12 @@ class DeviceSource {
     c10::Event ready{at::kCUDA};
   };
 
-  void allocate(Outputs& outputs, int64_t batch, const Extent3& patch) {
-    for (const ArraySpec& spec : pipeline_.device_arrays()) {
+  void allocate(Outputs& outputs, const SourceRequest& request) {
+    const Extent3& patch = request.options.data.patch_size;
+    for (const ArraySpec& made : pipeline_.device_arrays()) {
+      const ArraySpec spec = as_read(made, request);
       BatchArray array{.dtype = spec.dtype,
-                       .shape = {batch, spec.channels, patch.z, patch.y, patch.x},
+                       .shape = {request.micro_batch, spec.channels, patch.z, patch.y, patch.x},
                        .channels_last = spec.channels_last};
       const auto options = at::TensorOptions(device_).dtype(scalar_of(spec.dtype));
       const at::Tensor tensor = spec.channels_last ? at::empty(array.shape, options, at::MemoryFormat::ChannelsLast3d)

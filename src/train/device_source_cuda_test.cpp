@@ -97,6 +97,35 @@ TEST_F(DeviceSourceTest, TypesAndLayoutsAreTheRecipes) {
   expect_host_batches(source("gpu"), 10);
 }
 
+// Two channels, which move, and then all that the recipe does to them.
+TEST_F(DeviceSourceTest, SeveralChannelsAreWrittenAsTheNetworkReadsThem) {
+  options_.data.images = {"images/*.npy", "images/{id}.npy"};
+  options_.training.precision = "bf16-mixed";
+  options_.model.filters = {8, 16};
+  ThreadPool pool(2);
+  store_ = std::make_shared<Store>(make_dataset(options_.data, 0, 1), options_.data, pool);
+  const at::Device gpu(at::kCUDA, 0);
+  const Learner learner = make_learner(options_, *store_, gpu);
+  for (const bool augmented : {false, true}) {
+    options_.augmentation.enabled = augmented;
+    const TrainingSource data = training_source({store_, options_, 6, 2, 2, gpu, "", &learner});
+    const auto pipeline = training_pipeline(store_, options_, 6, 2, 2);
+    const BatchSource on_host = source_of(*pipeline, gpu);
+    StageTimes times;
+    for (int i = 0; i < 10; ++i) {
+      const DeviceBatch a = data.next(times), b = on_host(times);
+      ASSERT_EQ(a.image.scalar_type(), at::kBFloat16);
+      ASSERT_TRUE(a.image.is_contiguous(at::MemoryFormat::ChannelsLast3d));
+      const at::Tensor expected = b.image.to(at::kBFloat16);
+      if (augmented)
+        EXPECT_LT((a.image.to(at::kFloat) - expected.to(at::kFloat)).abs().max().item<double>(), 0.1) << i;
+      else
+        EXPECT_TRUE(at::equal(a.image, expected)) << i;
+      EXPECT_TRUE(at::equal(a.targets.label, b.targets.label)) << i;
+    }
+  }
+}
+
 TEST_F(DeviceSourceTest, TargetsAreMadeFromTheHostsLabel) {
   LossTerm term;
   term.name = "skeleton_recall";

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <iostream>
 #include <memory>
 
+#include "base/cuda_test_effort.h"
 #include "base/error.h"
+#include "base/span.h"
+#include "ops/device.h"
 #include "train/ema.h"
 #include "train/learner.h"
 #include "train/step.h"
@@ -22,6 +27,14 @@ LossTerm term_of(const std::string& name, int64_t every = 1) {
   LossTerm term;
   term.name = name;
   term.every = every;
+  return term;
+}
+
+LossTerm with(LossTerm term, const std::string& option, const std::string& value) {
+  term.params.kind = Tree::Kind::kMap;
+  term.params.members.emplace_back(option, Tree{});
+  term.params.members.back().second.kind = Tree::Kind::kScalar;
+  term.params.members.back().second.scalar = value;
   return term;
 }
 
@@ -69,12 +82,7 @@ std::vector<Recipe> recipes() {
   recomputed.options.model.dropout = 0;
   all.push_back(recomputed);
   Recipe late{"a term with a delay, two micro-batches", small_unet()};
-  LossTerm topology = term_of("topology", 4);
-  topology.params.kind = Tree::Kind::kMap;
-  topology.params.members = {{"delay", {}}};
-  topology.params.members[0].second.kind = Tree::Kind::kScalar;
-  topology.params.members[0].second.scalar = "2";
-  late.options.loss.terms.push_back(topology);
+  late.options.loss.terms.push_back(with(term_of("topology", 4), "delay", "2"));
   late.accumulation = 2;
   all.push_back(late);
   return all;
@@ -109,6 +117,14 @@ class Trained {
     --batch_;
   }
   bool captured() const { return runner_->captured(); }
+  void time_terms() { loss_->time_terms(at::Device(at::kCUDA, 0)); }
+  // Milliseconds of each term in the next steps, all of them together.
+  std::vector<double> times_of(int64_t steps) {
+    const at::Tensor before = loss_->term_nanoseconds().cpu();
+    run(steps);
+    const at::Tensor spent = (loss_->term_nanoseconds().cpu() - before).to(at::kDouble) * 1e-6;
+    return {spent.const_data_ptr<double>(), spent.const_data_ptr<double>() + spent.numel()};
+  }
   at::Tensor weights() const {
     std::vector<at::Tensor> all;
     for (const Parameter& parameter : network_->parameters().all())
@@ -157,6 +173,7 @@ TEST(GraphStep, EqualsEagerSteps) {
   for (const Recipe& recipe : recipes()) {
     SCOPED_TRACE(recipe.name);
     Trained eager(recipe, "off"), graph(recipe, "on");
+    graph.time_terms();  // which changes nothing
     for (Trained* one : {&eager, &graph}) {
       one->run(11);
       one->look_at_average();
@@ -205,6 +222,87 @@ TEST(GraphStep, OfOpenKbpIsNearItsEagerSteps) {
   const double difference = (found - expected).norm().item<double>();
   EXPECT_LT(difference, 0.05 * size);
   EXPECT_GT((other - expected).norm().item<double>(), 2 * difference);
+}
+
+// The forward computation of a loss, measured from outside.
+double milliseconds_alone(const Options& options, const std::vector<LossTerm>& terms, bool replayed) {
+  LossOptions chosen = options.loss;
+  chosen.terms = terms;
+  const LossSet set(chosen, options.data, options.model.out_channels);
+  const Extent3& size = options.data.patch_size;
+  const at::TensorOptions on_gpu = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  const at::Tensor logits = at::randn({options.data.batch_size, 1, size.z, size.y, size.x}, on_gpu).requires_grad_();
+  Targets targets;
+  targets.label = at::randn(logits.sizes(), on_gpu).gt(0.5).to(at::kByte);
+  const auto work = [&] { set.compute({logits}, targets, 1); };
+  if (replayed) return replayed_milliseconds(logits, 1, work).front();
+  std::vector<double> all;
+  for (int round = 0; round < 9; ++round) {
+    torch::cuda::synchronize();
+    const Clock::time_point begin = Clock::now();
+    work();
+    torch::cuda::synchronize();
+    all.push_back(1e3 * seconds_since(begin));
+  }
+  std::nth_element(all.begin(), all.begin() + 4, all.end());
+  return all[4];
+}
+
+TEST(TermTimes, AreThoseMeasuredFromOutside) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  if (cuda::small_tests()) GTEST_SKIP() << "times of small volumes say nothing";
+  Recipe recipe{"terms of very different cost", small_unet()};
+  Options& options = recipe.options;
+  options.data.patch_size = {64, 128, 128};
+  options.model.filters = {8, 16};
+  options.model.out_channels = 1;
+  options.model.deep_supervision = false;
+  options.training.precision = "32";
+  const LossTerm dear = with(term_of("cldice"), "iterations", "30"), cheap = term_of("focal");
+  LossTerm off = term_of("bce");
+  off.start_step = 1000000;
+  options.loss.terms = {dear, cheap, term_of("dice", /*every=*/4), off};
+  for (const std::string mode : {"off", "on"}) {
+    SCOPED_TRACE("training.cuda_graph: " + mode);
+    Trained trained(recipe, mode);
+    trained.time_terms();
+    trained.run(13);
+    const std::vector<double> without_dice = trained.times_of(3), with_dice = trained.times_of(1);
+    EXPECT_EQ(trained.captured(), mode == "on");
+    const double dear_ms = without_dice[0] / 3, cheap_ms = without_dice[1] / 3, dice_ms = with_dice[2];
+    const double dear_alone = milliseconds_alone(options, {dear}, mode == "on");
+    const double both_alone = milliseconds_alone(options, {dear, cheap}, mode == "on");
+    std::cout << "graphs " << mode << ": cldice " << dear_ms << " ms (alone " << dear_alone << "), focal " << cheap_ms
+              << ", both alone " << both_alone << ", dice " << dice_ms << '\n';
+    EXPECT_NEAR(dear_ms, dear_alone, 0.3 * dear_alone);
+    EXPECT_NEAR(dear_ms + cheap_ms, both_alone, 0.3 * both_alone);
+    EXPECT_GT(cheap_ms, 0);
+    EXPECT_GT(dear_ms, 2 * cheap_ms);
+    EXPECT_GT(dice_ms, 0);
+    EXPECT_LT(dice_ms, cheap_ms);
+    EXPECT_EQ(without_dice[2], 0) << "not due";
+    EXPECT_EQ(without_dice[3] + with_dice[3], 0) << "off";
+  }
+}
+
+// Terms of one pass have equal shares of it, and a lap itself takes next to nothing.
+TEST(TermTimes, OfOnePassAreShared) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  Recipe recipe{"fused", small_unet()};
+  Trained trained(recipe, "on");
+  trained.time_terms();
+  trained.run(4);
+  const std::vector<double> times = trained.times_of(4);
+  EXPECT_GT(times[0], 0);
+  EXPECT_EQ(times[0], times[1]);
+  const at::Tensor clock = at::zeros({2}, at::TensorOptions(at::kLong).device(at::kCUDA));
+  constexpr int kLaps = 64;
+  const auto laps = [&] {
+    for (int i = 0; i < kLaps; ++i) ops::take_lap(clock, {0});
+  };
+  const double lap_ms = replayed_milliseconds(clock, 1, laps).front() / kLaps;
+  std::cout << "a lap takes " << 1e3 * lap_ms << " us\n";
+  EXPECT_LT(lap_ms, cuda::small_tests() ? 1 : 0.0025);  // two a term
 }
 
 TEST(GraphStep, SaysWhyItCannot) {

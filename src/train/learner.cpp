@@ -115,7 +115,7 @@ ModelOptions resolve_model(const Options& options, int64_t image_channels, const
   return model;
 }
 
-void check_loss_terms(const Options& options) {
+std::vector<std::string> check_loss_terms(const Options& options) {
   const ModelOptions& model = options.model;
   constexpr int64_t kMostTried = 32;  // channels, where the data will say how many there are
   const int64_t first = model.out_channels > 0 ? model.out_channels : 1;
@@ -123,8 +123,7 @@ void check_loss_terms(const Options& options) {
   std::optional<Error> wrong;
   for (int64_t channels = first; channels <= last; ++channels) {
     try {
-      LossSet(options.loss, options.data, channels, model.heads);
-      return;
+      return LossSet(options.loss, options.data, channels, model.heads).term_names();
     } catch (const Error& error) {
       if (!wrong) wrong = error;
     }

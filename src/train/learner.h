@@ -33,8 +33,8 @@ void keep_memory_between_steps(const at::Device& device);
 // Channels in and out filled in from the data and the loss where the recipe leaves them open.
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values);
 
-// Error where a term of the loss, or an option of one, is wrong whatever the data will be.
-void check_loss_terms(const Options& options);
+// Error where a term of the loss, or an option of one, is wrong whatever the data will be. Returns the terms' names.
+std::vector<std::string> check_loss_terms(const Options& options);
 
 // A network on its device, in its compute type and layout.
 std::unique_ptr<Network> make_network_on(const at::Device& device, const ModelOptions& model,

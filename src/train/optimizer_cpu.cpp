@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/parallel.h"
 #include "train/optimizer_kernels.h"
 #include "train/optimizer_update.h"
 
@@ -56,9 +57,7 @@ std::vector<Piece> cut_into_pieces(OptimizerState& state) {
 
 template <class Function>
 void for_each_piece(const std::vector<Piece>& pieces, const Function& function) {
-  at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) function(static_cast<size_t>(i));
-  });
+  ops::for_each_piece(static_cast<int64_t>(pieces.size()), [&](int64_t i) { function(static_cast<size_t>(i)); });
 }
 
 double gradient_norm(const std::vector<Piece>& pieces) {

@@ -175,7 +175,7 @@ std::vector<int64_t> indices_of_split(const Dataset& dataset, const std::string&
 
 // The cases to predict, alone in a data set of their own, so that no other volume is read.
 Dataset wanted_cases(const PredictRequest& request, const Options& options) {
-  if (request.split.empty()) return dataset_of_inputs(request.inputs);
+  if (request.split.empty()) return dataset_of_inputs(request.inputs, options.data);
   const Dataset all = make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
   Dataset wanted;
   for (const int64_t index : indices_of_split(all, request.split)) {

@@ -110,7 +110,7 @@ void RunLog::tick(int64_t step) {
 void RunLog::step(const LoggedStep& logged) {
   last_ = logged;
   rss_gb_ = resident_gb();
-  reading_ = gpu_.read();
+  if (gpu_) reading_ = gpu_->last();
   if (reading_.use) {
     use_sum_.first += *reading_.use;
     ++use_sum_.second;

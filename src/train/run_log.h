@@ -49,7 +49,7 @@ class RunLog {
   RunLog(RunWriter& writer, const Options& options, const std::vector<std::string>& terms);
 
   void set_length(const RunLength& length) { length_ = length; }
-  void watch_gpu(int device) { gpu_ = monitor_of(device); }
+  void watch_gpu(int device) { gpu_ = std::make_unique<GpuWatch>(monitor_of(device)); }
   void resume_after(int64_t step);  // cuts what lies beyond
 
   void loading(const std::string& what, int64_t bytes_done, int64_t bytes_total, double seconds);
@@ -79,7 +79,7 @@ class RunLog {
   Progress progress_;
   std::optional<LoggedStep> last_;
   double rss_gb_ = 0;
-  GpuMonitor gpu_;
+  std::unique_ptr<GpuWatch> gpu_;         // null: there is none
   GpuReading reading_;                    // at the last logged step
   std::pair<double, int64_t> use_sum_{};  // of this epoch's readings, and how many
 };

@@ -298,8 +298,8 @@ class Session {
 RehearsalReport Session::rehearse(int64_t steps) {
   prepare(std::nullopt);
   const int64_t effective = options_.data.batch_size * options_.training.accumulate;
-  const TrainingSource data =
-      training_source({store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder});
+  const TrainingSource data = training_source(
+      {store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder, &learner_});
   if (!data.placement.said.empty()) log_.say(data.placement.said);
   StepRunner runner({*learner_.network, *learner_.loss, *learner_.optimizer, data.next},
                     {.seed = static_cast<uint64_t>(options_.training.seed),

@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -29,6 +30,13 @@ const std::vector<std::pair<Stage, const char*>>& named_stages() {
   return stages;
 }
 
+// There once the device has got this far.
+at::Tensor on_its_way_to_host(const at::Tensor& values) {
+  const at::Tensor pinned = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
+  pinned.copy_(values, /*non_blocking=*/true);
+  return pinned;
+}
+
 bool is_better(double score, const std::optional<double>& best, bool higher) {
   return std::isfinite(score) && (!best || (higher ? score > *best : score < *best));
 }
@@ -39,6 +47,8 @@ TrainingLoop::TrainingLoop(const Parts& parts)
     : parts_(parts),
       terms_(parts.learner.loss->term_names()),
       folder_(parts.writer.folder().checkpoints()),
+      term_ns_(terms_.size()),
+      term_values_(terms_.size()),
       window_start_(Clock::now()),
       last_save_(Clock::now()) {
   const Options& options = parts.options;
@@ -46,7 +56,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
   const int64_t first_step = parts.learner.loss->first_unfinished(parts.state.step);
   TrainingSource data = training_source({parts.store, options, first_step * effective, parts.state.micro_batch,
-                                         parts.threads.data, parts.device, parts.export_folder});
+                                         parts.threads.data, parts.device, parts.export_folder, &parts.learner});
   if (!data.placement.said.empty()) parts.log.say(data.placement.said);
   pipeline_ = std::move(data.pipeline);
   BatchSource source = std::move(data.next);
@@ -58,6 +68,7 @@ TrainingLoop::TrainingLoop(const Parts& parts)
                            .cuda_graph = options.training.cuda_graph,
                            .no_graph = why_not_captured(options)});
   take_up_kept();
+  parts.learner.loss->time_terms(parts.device);  // a warm-up does not count
 }
 
 // Batches are pure functions of their numbers: those that terms with a delay wait for are simply made again.
@@ -148,9 +159,9 @@ void TrainingLoop::begin_window() {
   window_.emplace();
   window_->values = at::stack(rows).to(at::kFloat).contiguous();
   if (parts_.device.is_cuda()) {
-    const at::Tensor pinned = at::empty(window_->values.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
-    pinned.copy_(window_->values, /*non_blocking=*/true);
-    window_->values = pinned;
+    window_->values = on_its_way_to_host(window_->values);
+    const at::Tensor term_ns = parts_.learner.loss->term_nanoseconds();
+    if (term_ns.defined()) window_->term_ns = on_its_way_to_host(term_ns);
     window_->there = std::make_unique<c10::Event>(at::kCUDA);
     window_->there->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(parts_.device));
   }
@@ -173,17 +184,18 @@ void TrainingLoop::read_window() {
   parts_.state.epoch_sums.seconds += wall_s;
   parts_.state.epoch_sums.data_wait_s += mean[Stage::kDataWait];
   for (double& seconds : mean.seconds) seconds /= count;
+  note_gpu_times(window);
   for (size_t i = 0; i < window.steps.size(); ++i) {
     const Pending& step = window.steps[i];
     const StepValues step_values = read_step_values(window.values[static_cast<int64_t>(i)]);
-    note_times(step.report);
+    note_terms(step.report, step_values);
     if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values, wall_s / count, mean);
     note_values(step, step_values);
   }
   window_start_ = Clock::now();
 }
 
-void TrainingLoop::note_times(const StepReport& report) {
+void TrainingLoop::note_terms(const StepReport& report, const StepValues& values) {
   const auto note = [&](const std::string& name, const std::optional<double>& seconds) {
     if (!seconds) return;
     term_times_[name].first += *seconds;
@@ -191,7 +203,23 @@ void TrainingLoop::note_times(const StepReport& report) {
   };
   for (size_t i = 0; i < terms_.size(); ++i) {
     note(terms_[i], report.term_s[i]);
-    if (report.due[i]) note(terms_[i] + "_wait", report.waits[i]);
+    if (!report.due[i]) continue;
+    note(terms_[i] + "_wait", report.waits[i]);
+    term_values_[i] = values.terms[i];
+  }
+}
+
+// A step that is logged is the last of its window: the sums are those that it left.
+void TrainingLoop::note_gpu_times(const Window& window) {
+  if (!window.term_ns.defined()) return;
+  const int64_t* const sums = window.term_ns.const_data_ptr<int64_t>();
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    const double seconds = 1e-9 * static_cast<double>(sums[i] - std::exchange(term_ns_[i], sums[i]));
+    const auto steps = std::count_if(window.steps.begin(), window.steps.end(),
+                                     [&](const Pending& pending) { return pending.report.due[i]; });
+    if (steps == 0) continue;
+    term_times_[terms_[i]].first += seconds;
+    term_times_[terms_[i]].second += steps;
   }
 }
 
@@ -239,7 +267,7 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
   logged.lr = pending.lr;
   logged.grad_norm = values.grad_norm;
   for (size_t i = 0; i < terms_.size(); ++i)
-    if (pending.report.due[i]) logged.terms.emplace_back(terms_[i], values.terms[i]);
+    if (const auto value = std::exchange(term_values_[i], std::nullopt)) logged.terms.emplace_back(terms_[i], *value);
   for (const auto& [name, sum] : term_times_)
     logged.term_s.emplace_back(name, sum.first / static_cast<double>(sum.second));
   term_times_.clear();

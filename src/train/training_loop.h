@@ -58,6 +58,7 @@ class TrainingLoop {
   struct Window {  // steps whose values are on their way to the host
     std::vector<Pending> steps;
     at::Tensor values;
+    at::Tensor term_ns;                 // LossSet::term_nanoseconds after the last of them
     std::unique_ptr<c10::Event> there;  // on a GPU
     StageTimes times;
   };
@@ -67,7 +68,8 @@ class TrainingLoop {
   void read_pending();
   void begin_window();
   void read_window();
-  void note_times(const StepReport& report);
+  void note_terms(const StepReport& report, const StepValues& values);
+  void note_gpu_times(const Window& window);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
   void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
@@ -88,6 +90,8 @@ class TrainingLoop {
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
   std::optional<Window> window_;
+  std::vector<int64_t> term_ns_;                                  // Window::term_ns of the one before
+  std::vector<std::optional<double>> term_values_;                // since the last logged step: the last of each
   std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
   std::optional<double> probed_loss_, gpu_peak_gb_;
   Clock::time_point window_start_, last_save_;

@@ -220,6 +220,11 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
   return result;
 }
 
+Error not_measured(const std::string& metric, const std::vector<std::string>& known) {
+  return Error(concat("validation.metric is \"", metric,
+                      "\", which this run does not measure; known here: ", join(known, ", ")));
+}
+
 }  // namespace
 
 double ValidationResult::at(const std::string& metric) const {
@@ -228,8 +233,22 @@ double ValidationResult::at(const std::string& metric) const {
     if (name == metric) return value;
     known.push_back(name);
   }
-  throw Error(concat("validation.metric is \"", metric,
-                     "\", which this run does not measure; known here: ", join(known, ", ")));
+  throw not_measured(metric, known);
+}
+
+void check_metric(const Options& options, const std::vector<std::string>& terms) {
+  const bool patches = options.validation.mode == "patches";
+  std::vector<std::string> known;
+  if (patches) known.push_back("loss");
+  for (const std::string& term : terms)
+    if (patches) known.push_back("loss." + term);
+  if (options.data.target == "regression")
+    known.push_back("mae");
+  else
+    known.insert(known.end(), {"dice", "iou"});
+  if (options.data.target != "regression" && patches) known.insert(known.end(), {"precision", "recall"});
+  if (std::find(known.begin(), known.end(), options.validation.metric) == known.end())
+    throw not_measured(options.validation.metric, known);
 }
 
 ValidationResult validate(const ValidationRequest& request) {

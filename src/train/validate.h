@@ -36,6 +36,9 @@ struct ValidationRequest {
 };
 ValidationResult validate(const ValidationRequest& request);
 
+// Error where validation.metric is no score of a validation with these loss terms.
+void check_metric(const Options& options, const std::vector<std::string>& terms);
+
 bool higher_is_better(const ValidationOptions& options);
 
 }  // namespace vox

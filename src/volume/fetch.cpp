@@ -95,7 +95,8 @@ SharedVolume Store::Impl::load_from_chunks(const Unit& unit, Reservation bytes) 
 
 // In memory mode: from the file, or, where preprocessing took time and was kept, from the cache folder.
 SharedVolume Store::Impl::load_volume(const Unit& unit, ThreadPool* pool) {
-  const bool kept = unit.changed && data.cache_preprocessed && preprocess.rewrites_voxels(unit.role);
+  const bool kept =
+      unit.changed && data.cache_preprocessed && preprocess.rewrites_voxels(unit.role, unit.image_channel);
   if (!kept) return loader.load(unit, pool);
   if (shelf.holds(unit)) {
     try {

@@ -47,7 +47,7 @@ void Loader::change(Volume& volume, const Unit& unit) {
     const Reorientation turn = to_ras(*volume.info.affine);
     if (!(turn == Reorientation{})) volume = apply(volume, turn);
   }
-  preprocess_.apply(volume, unit.role);
+  preprocess_.apply(volume, unit.role, unit.image_channel);
 }
 
 SharedVolume Loader::load(const Unit& unit, ThreadPool* pool) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "base/text.h"
+#include "config/params.h"
 
 namespace vox {
 
@@ -43,24 +44,72 @@ std::string text_of(const Tree& tree) {
   return text;
 }
 
+struct ChannelOptions {
+  std::vector<int64_t> channels;
+  void describe(Visitor& v) {
+    v.field("channels", channels,
+            {.meaning = "Image channels that the step is done to, from 0, over all of data.images; none named: all",
+             .min = 0});
+  }
+};
+
+std::vector<int64_t> take_channels(Tree& params, const std::string& where) {
+  Tree own;
+  own.kind = Tree::Kind::kMap;
+  std::erase_if(params.members, [&](const auto& member) {
+    if (member.first != "channels") return false;
+    own.members.push_back(member);
+    return true;
+  });
+  return parse_params<ChannelOptions>(own, where).channels;
+}
+
+bool is_among(const std::vector<int64_t>& channels, int64_t channel) {
+  return channels.empty() || std::find(channels.begin(), channels.end(), channel) != channels.end();
+}
+
 }  // namespace
+
+std::vector<OptionRow> options_of_every_step() {
+  return rows_of<ChannelOptions>();
+}
 
 Preprocess::Preprocess(const DataOptions& data) : regression_(data.target == "regression") {
   for (const PreprocessStep& step : data.preprocess) {
     VOX_CHECK(!zscore_over_dataset_, "data.preprocess: ", step.name,
               " comes after zscore with scope: dataset, which must be the last step");
-    std::unique_ptr<PreprocessMethod> method = entry_of(step.name).make(step.params, "data.preprocess: " + step.name);
+    const std::string where = "data.preprocess: " + step.name;
+    const PreprocessEntry& entry = entry_of(step.name);
+    Tree params = step.params;
+    const std::vector<int64_t> channels = take_channels(params, where);
+    std::unique_ptr<PreprocessMethod> method = entry.make(params, where);
+    VOX_CHECK(channels.empty() || !method->for_every_role(), where,
+              " is done to every volume of a case, so that they stay of one size; leave out its channels");
+    for (const int64_t channel : channels) named_channels_.push_back({where, channel});
     zscore_over_dataset_ = method->over_dataset();
     known_statistics_ = method->known_statistics();
-    if (!method->over_dataset()) steps_.push_back({step.name + text_of(step.params), std::move(method)});
+    if (zscore_over_dataset_)
+      zscore_channels_ = channels;
+    else
+      steps_.push_back({step.name + text_of(params), channels, std::move(method)});
   }
 }
 
-std::vector<const Preprocess::Step*> Preprocess::steps_of(Role role) const {
+void Preprocess::require_channels(int64_t image_channels) const {
+  for (const auto& [where, channel] : named_channels_)
+    VOX_CHECK(channel < image_channels, where, ": channels names ", channel, ", but the case has ", image_channels,
+              " image channel(s), counted from 0");
+}
+
+std::vector<const Preprocess::Step*> Preprocess::steps_of(Role role, int64_t channel) const {
   std::vector<const Step*> steps;
   for (const Step& step : steps_)
-    if (role == Role::kImage || step.method->for_every_role()) steps.push_back(&step);
+    if (role == Role::kImage ? is_among(step.channels, channel) : step.method->for_every_role()) steps.push_back(&step);
   return steps;
+}
+
+bool Preprocess::zscore_over_dataset(int64_t channel) const {
+  return zscore_over_dataset_ && is_among(zscore_channels_, channel);
 }
 
 VoxelKind Preprocess::kind_of(Role role) const {
@@ -68,23 +117,23 @@ VoxelKind Preprocess::kind_of(Role role) const {
   return values ? VoxelKind::kValues : VoxelKind::kClasses;
 }
 
-bool Preprocess::any(Role role) const {
-  return !steps_of(role).empty();
+bool Preprocess::any(Role role, int64_t channel) const {
+  return !steps_of(role, channel).empty();
 }
 
-bool Preprocess::rewrites_voxels(Role role) const {
-  const auto steps = steps_of(role);
+bool Preprocess::rewrites_voxels(Role role, int64_t channel) const {
+  const auto steps = steps_of(role, channel);
   return std::any_of(steps.begin(), steps.end(), [](const Step* step) { return step->method->rewrites_voxels(); });
 }
 
-VolumeInfo Preprocess::plan(VolumeInfo info, Role role) const {
-  for (const Step* step : steps_of(role)) info = step->method->plan(info);
+VolumeInfo Preprocess::plan(VolumeInfo info, Role role, int64_t channel) const {
+  for (const Step* step : steps_of(role, channel)) info = step->method->plan(info);
   return info;
 }
 
-int64_t Preprocess::peak_bytes(VolumeInfo info, Role role) const {
+int64_t Preprocess::peak_bytes(VolumeInfo info, Role role, int64_t channel) const {
   int64_t peak = info.bytes();
-  for (const Step* step : steps_of(role)) {
+  for (const Step* step : steps_of(role, channel)) {
     const VolumeInfo after = step->method->plan(info);
     const int64_t beside = step->method->rewrites_voxels() ? after.bytes() : 0;
     peak = std::max(peak, info.bytes() + beside + step->method->scratch_bytes(info));
@@ -93,20 +142,20 @@ int64_t Preprocess::peak_bytes(VolumeInfo info, Role role) const {
   return peak;
 }
 
-void Preprocess::apply(Volume& volume, Role role) const {
+void Preprocess::apply(Volume& volume, Role role, int64_t channel) const {
   const Span span("preprocess");
-  for (const Step* step : steps_of(role)) step->method->apply(volume, kind_of(role));
+  for (const Step* step : steps_of(role, channel)) step->method->apply(volume, kind_of(role));
 }
 
-bool Preprocess::map_from(VolumeInfo& info, const Moments& stored) const {
-  const auto steps = steps_of(Role::kImage);
+bool Preprocess::map_from(VolumeInfo& info, int64_t channel, const Moments& stored) const {
+  const auto steps = steps_of(Role::kImage, channel);
   return !zscore_over_dataset_ && std::all_of(steps.begin(), steps.end(),
                                               [&](const Step* step) { return step->method->map_from(info, stored); });
 }
 
-std::string Preprocess::description(Role role) const {
+std::string Preprocess::description(Role role, int64_t channel) const {
   std::string text;
-  for (const Step* step : steps_of(role)) text += step->text + ";";
+  for (const Step* step : steps_of(role, channel)) text += step->text + ";";
   return text;
 }
 

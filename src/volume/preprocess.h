@@ -43,32 +43,43 @@ struct PreprocessEntry {
   std::vector<OptionRow> (*options)();
 };
 const std::vector<PreprocessEntry>& all_preprocess_steps();
+std::vector<OptionRow> options_of_every_step();
 
 class Preprocess {  // the steps of a recipe
  public:
   explicit Preprocess(const DataOptions& data);
 
-  bool any(Role role) const;              // is something done to this role?
-  bool rewrites_voxels(Role role) const;  // and is it worth keeping?
+  // `channel` counts the image channels of a case, over all its files; without meaning for the other roles.
+  bool any(Role role, int64_t channel) const;              // is something done to it?
+  bool rewrites_voxels(Role role, int64_t channel) const;  // and is it worth keeping?
   bool zscore_over_dataset() const { return zscore_over_dataset_; }
+  bool zscore_over_dataset(int64_t channel) const;
   const std::vector<ChannelStatistics>& known_statistics() const { return known_statistics_; }  // empty: measured
-  VolumeInfo plan(VolumeInfo info, Role role) const;
-  int64_t peak_bytes(VolumeInfo info, Role role) const;  // while it is done, the volume included
-  void apply(Volume& volume, Role role) const;
+  VolumeInfo plan(VolumeInfo info, Role role, int64_t channel) const;
+  int64_t peak_bytes(VolumeInfo info, Role role, int64_t channel) const;  // while it is done, the volume included
+  void apply(Volume& volume, Role role, int64_t channel) const;
   // As PreprocessMethod::map_from, of all steps for images: a volume that is never whole in memory is mapped by it.
-  bool map_from(VolumeInfo& info, const Moments& stored) const;
-  std::string description(Role role) const;  // part of the cache key
+  bool map_from(VolumeInfo& info, int64_t channel, const Moments& stored) const;
+  std::string description(Role role, int64_t channel) const;  // part of the cache key
+  void require_channels(int64_t image_channels) const;        // Error where a step names one that is not there
 
  private:
   struct Step {
     std::string text;
+    std::vector<int64_t> channels;  // empty: all
     std::unique_ptr<PreprocessMethod> method;
   };
-  std::vector<const Step*> steps_of(Role role) const;
+  struct NamedChannel {
+    std::string where;
+    int64_t channel = 0;
+  };
+  std::vector<const Step*> steps_of(Role role, int64_t channel) const;
   VoxelKind kind_of(Role role) const;
 
   std::vector<Step> steps_;
+  std::vector<NamedChannel> named_channels_;
   bool regression_ = false, zscore_over_dataset_ = false;
+  std::vector<int64_t> zscore_channels_;  // empty: all
   std::vector<ChannelStatistics> known_statistics_;
 };
 

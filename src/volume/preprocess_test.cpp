@@ -24,12 +24,12 @@ PreprocessStep step(const std::string& name, const std::vector<std::pair<std::st
   return result;
 }
 
-Volume applied(Volume volume, const std::vector<PreprocessStep>& steps, Role role = Role::kImage) {
+Volume applied(Volume volume, const std::vector<PreprocessStep>& steps, Role role = Role::kImage, int64_t channel = 0) {
   DataOptions data;
   data.preprocess = steps;
   const Preprocess preprocess(data);
-  const VolumeInfo plan = preprocess.plan(volume.info, role);
-  preprocess.apply(volume, role);
+  const VolumeInfo plan = preprocess.plan(volume.info, role, channel);
+  preprocess.apply(volume, role, channel);
   EXPECT_EQ(plan.extent, volume.info.extent);
   EXPECT_GE(size_of(plan.dtype), size_of(volume.info.dtype)) << "the plan is an upper bound";
   return volume;

@@ -215,6 +215,8 @@ void Store::Impl::set_dataset_zscore() {
   VOX_CHECK(known.empty() || known.size() == units.front().images.size(), "data.preprocess: zscore has the mean of ",
             known.size(), " channels and the cases have ", units.front().images.size());
   dataset_statistics = known.empty() ? measure_dataset() : known;
+  for (size_t channel = 0; channel < dataset_statistics.size(); ++channel)
+    if (!preprocess.zscore_over_dataset(static_cast<int64_t>(channel))) dataset_statistics[channel] = {0, 1};
   for (const ChannelStatistics& channel : dataset_statistics)
     dataset_zscore.push_back({1 / channel.deviation, -channel.mean / channel.deviation});
   for (CaseScan& scan : scans) {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "io/format.h"
 #include "io/orientation.h"
+#include "io/slabs.h"
 #include "volume/glob.h"
 
 namespace vox {
@@ -21,7 +22,7 @@ uint64_t content_key(const Unit& unit, const DataOptions& data, const Preprocess
   hash.add(static_cast<uint64_t>(fs::is_directory(file) ? 0 : fs::file_size(file)));
   hash.add(static_cast<uint64_t>(fs::last_write_time(file).time_since_epoch().count()));
   hash.add(static_cast<uint64_t>(unit.channel)).add(static_cast<uint64_t>(unit.role));
-  return hash.add(data.orientation).add(data.target).add(preprocess.description(unit.role)).value();
+  return hash.add(data.orientation).add(data.target).add(preprocess.description(unit.role, unit.image_channel)).value();
 }
 
 void plan_unit(Unit& unit, const DataOptions& data, const Preprocess& preprocess) {
@@ -32,17 +33,17 @@ void plan_unit(Unit& unit, const DataOptions& data, const Preprocess& preprocess
     unit.changed = true;
     unit.peak_bytes = 2 * info.bytes();
   }
-  unit.stored = preprocess.plan(info, unit.role);
-  unit.peak_bytes = std::max({unit.peak_bytes, preprocess.peak_bytes(info, unit.role), unit.stored.bytes()});
-  unit.changed |= preprocess.any(unit.role);
-  const bool plain = unit.raw.codec == "none";
-  unit.in_slabs = !unit.changed && (plain || (unit.raw.chunk.z > 0 && unit.raw.chunk.z < unit.raw.extent.z));
-  unit.direct = !unit.changed && plain;
+  unit.stored = preprocess.plan(info, unit.role, unit.image_channel);
+  const int64_t preprocessing = preprocess.peak_bytes(info, unit.role, unit.image_channel);
+  unit.peak_bytes = std::max({unit.peak_bytes, preprocessing, unit.stored.bytes()});
+  unit.changed |= preprocess.any(unit.role, unit.image_channel);
+  unit.in_slabs = !unit.changed && comes_in_slabs(unit.raw);
+  unit.direct = !unit.changed && unit.raw.codec == "none";
   unit.key = content_key(unit, data, preprocess);
 }
 
-std::vector<Unit> open_units(const Case& item, const std::string& name, Role role, const DataOptions& data,
-                             const Preprocess& preprocess) {
+std::vector<Unit> open_units(const Case& item, const std::string& name, Role role, int64_t first_channel,
+                             const DataOptions& data, const Preprocess& preprocess) {
   const VolumeInfo info = open_volume(name)->info();
   VOX_CHECK(info.voxels() > 0, name, ": the volume is empty (", info.extent, ")");
   std::vector<Unit> units;
@@ -51,6 +52,7 @@ std::vector<Unit> open_units(const Case& item, const std::string& name, Role rol
     unit.case_id = item.id;
     unit.name = name;
     unit.channel = channel;
+    unit.image_channel = first_channel + channel;
     unit.role = role;
     unit.raw = info;
     unit.raw.channels = 1;
@@ -63,7 +65,7 @@ std::vector<Unit> open_units(const Case& item, const std::string& name, Role rol
 std::optional<Unit> open_partner(const Case& item, const std::string& name, Role role, const DataOptions& data,
                                  const Preprocess& preprocess) {
   if (name.empty()) return std::nullopt;
-  std::vector<Unit> units = open_units(item, name, role, data, preprocess);
+  std::vector<Unit> units = open_units(item, name, role, 0, data, preprocess);
   VOX_CHECK(units.size() == 1, "the ", name_of(role), " ", name, " has ", units.size(), " channels; expected one");
   return units.front();
 }
@@ -86,8 +88,12 @@ std::string Unit::title() const {
 
 CaseUnits open_case(const Case& item, const DataOptions& data, const Preprocess& preprocess) {
   CaseUnits units;
-  for (const std::string& name : item.images)
-    for (Unit& unit : open_units(item, name, Role::kImage, data, preprocess)) units.images.push_back(std::move(unit));
+  for (const std::string& name : item.images) {
+    const auto first_channel = static_cast<int64_t>(units.images.size());
+    for (Unit& unit : open_units(item, name, Role::kImage, first_channel, data, preprocess))
+      units.images.push_back(std::move(unit));
+  }
+  preprocess.require_channels(static_cast<int64_t>(units.images.size()));
   units.label = open_partner(item, item.label, Role::kLabel, data, preprocess);
   units.mask = open_partner(item, item.mask, Role::kMask, data, preprocess);
   const Unit& first = units.images.front();

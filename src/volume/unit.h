@@ -17,6 +17,7 @@ namespace vox {
 struct Unit {
   std::string case_id, name;  // name as open_volume takes it
   int64_t channel = 0;        // in the file
+  int64_t image_channel = 0;  // of the case, over all its images
   Role role = Role::kImage;
   VolumeInfo raw;          // as the file has it, one channel
   VolumeInfo stored;       // after reorientation and preprocessing; the type is the widest it may become

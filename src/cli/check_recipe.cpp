@@ -1,0 +1,86 @@
+#include "cli/check_recipe.h"
+
+#include <algorithm>
+
+#include "augment/augment.h"
+#include "base/error.h"
+#include "losses/loss.h"
+#include "nets/safetensors.h"
+#include "patch/sampler.h"
+#include "post/post.h"
+#include "targets/target.h"
+#include "train/learner.h"
+#include "train/schedule.h"
+#include "train/validate.h"
+#include "volume/dataset.h"
+#include "volume/preprocess.h"
+#include "volume/unit.h"
+
+namespace vox::cli {
+namespace {
+
+constexpr int64_t kTriedDraws = 64;  // transforms act by chance: so many samples meet nearly all that are switched on
+
+void check_loss(const Options& options) {
+  std::vector<std::string> terms = check_loss_terms(options);
+  for (const TargetOptions& target : targets_of(options.loss)) make_target(target);
+  const DataOptions& data = options.data;
+  const bool validates =
+      options.validation.every > 0 && data.split != "none" && (data.split != "explicit" || !data.validation.empty());
+  if (options.loss.terms.empty() && options.model.out_channels == 0) terms.push_back("cross_entropy");  // it depends
+  if (validates) check_metric(options, terms);
+}
+
+void check_transforms(const Options& options, int64_t image_channels) {
+  const int64_t first_step = options.data.batch_size * options.training.accumulate;
+  int64_t channels = image_channels;
+  for (const int64_t named : options.augmentation.channels)
+    if (image_channels == 0) channels = std::max(channels, named + 1);
+  for (int64_t sample = 0; sample < std::max(first_step, kTriedDraws); ++sample)
+    draw_transforms(options.augmentation, options.data.patch_size, {}, static_cast<uint64_t>(options.training.seed),
+                    sample, std::max<int64_t>(1, channels));
+}
+
+CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Preprocess& preprocess) {
+  try {
+    return open_case(one, data, preprocess);
+  } catch (const std::exception& error) {
+    if (data.on_bad_case == "skip") return {};
+    throw with_context(concat("case ", one.id), error);
+  }
+}
+
+}  // namespace
+
+void check_settings(const Options& options) {
+  PostChain(options.inference.postprocess);
+  Preprocess(options.data);
+  sampler_named(options.data.sampler);
+  check_loss(options);
+  check_transforms(options, options.model.in_channels);
+  Schedule(options.training, {});
+  if (!options.model.weights.empty()) SafetensorsFile(options.model.weights);
+}
+
+HeaderFacts check_headers(const Options& options) {
+  const Preprocess preprocess(options.data);
+  Dataset dataset;
+  try {
+    dataset = make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
+  } catch (const Error& error) {
+    return {options.model.in_channels, options.data.synth.kind.empty() ? error.what() : ""};
+  }
+  HeaderFacts facts{.image_channels = options.model.in_channels, .why_unknown = {}};
+  for (int64_t i = 0; i < static_cast<int64_t>(dataset.cases.size()); ++i) {
+    const Case& one = dataset.cases[static_cast<size_t>(i)];
+    const CaseUnits units = open_or_leave_out(one, options.data, preprocess);
+    if (units.images.empty()) continue;
+    facts.image_channels = static_cast<int64_t>(units.images.size());
+    const bool drawn = std::find(dataset.train.begin(), dataset.train.end(), i) != dataset.train.end();
+    if (drawn) require_patch_fits(options.data, one.id, units.images.front().stored.extent);
+  }
+  check_transforms(options, facts.image_channels);
+  return facts;
+}
+
+}  // namespace vox::cli

@@ -1,0 +1,22 @@
+// What `train` would refuse before its first step, found without a voxel being read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/options.h"
+
+namespace vox::cli {
+
+// Error where a name or an option is wrong whatever the data will be: steps of pre- and postprocessing, sampler,
+// transforms, terms and targets of the loss, schedule, metric, the file of the first weights.
+void check_settings(const Options& options);
+
+struct HeaderFacts {
+  int64_t image_channels = 0;  // model.in_channels where there is no data
+  std::string why_unknown;     // why there is none
+};
+// Error where the headers of the files contradict the recipe.
+HeaderFacts check_headers(const Options& options);
+
+}  // namespace vox::cli

@@ -139,6 +139,24 @@ TEST(RunWriter, AProcessThatWasKilledIsRecordedByTheNext) {
   EXPECT_FALSE(record.processes[0].ended.empty());
 }
 
+TEST(RunWriter, AProcessKilledRightAfterItsCheckpointWasAsFarAsThat) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    RunWriter writer(run, {});
+    for (int64_t step = 1; step <= 3; ++step) writer.step_done(step);
+    writer.save_progress();
+    _exit(9);  // before a heartbeat
+  }
+  int result = 0;
+  waitpid(child, &result, 0);
+  const RunProcess killed = RunWriter(run, {}).record().processes[0];
+  EXPECT_EQ(killed.first_step, 1);
+  EXPECT_EQ(killed.last_step, 3);
+}
+
 TEST(RunWriter, SeesAStopRequestAndForgetsItAtTheNextStart) {
   const TestFolder folder;
   const RunFolder run = RunFolder::create(folder.path(), "demo");

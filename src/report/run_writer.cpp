@@ -76,7 +76,7 @@ void RunWriter::add_process() {
     record_.reason.clear();
     record_.processes.push_back(self);
   }
-  save_record();
+  save_progress();
 }
 
 RunRecord RunWriter::record() const {
@@ -115,7 +115,7 @@ void RunWriter::checkpoint_written(const fs::path& file, int64_t step) {
     const std::lock_guard lock(mutex_);
     record_.last_checkpoint = concat(file.filename().string(), " at step ", step);
   }
-  save_record();
+  save_progress();
 }
 
 void RunWriter::beat(std::stop_token stop) {
@@ -132,7 +132,7 @@ void RunWriter::beat(std::stop_token stop) {
       write_status(folder_, status);
       stop_.store(pending_stop(folder_));
       // So that a process killed before its first checkpoint still shows that it worked.
-      if (worked && !first_step_saved) save_record();
+      if (worked && !first_step_saved) save_progress();
       first_step_saved = worked;
     } catch (const std::exception&) {
       // A heartbeat that cannot be written (a full disk) does not end the training; the next checkpoint will say.
@@ -142,7 +142,7 @@ void RunWriter::beat(std::stop_token stop) {
   }
 }
 
-void RunWriter::save_record() {
+void RunWriter::save_progress() {
   const std::lock_guard one_at_a_time(save_mutex_);  // the later copy must be the later file
   write_record(folder_, record());
 }
@@ -168,7 +168,7 @@ void RunWriter::finish(RunState state, const std::string& reason) {
     status.heartbeat = self.ended;
   }
   write_status(folder_, status);
-  save_record();
+  save_progress();
 }
 
 }  // namespace vox

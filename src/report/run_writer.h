@@ -40,6 +40,7 @@ class RunWriter {
   void warning(const std::string& line);  // as log, and the last warning of `voxloom status`
   void update(const RunStatus& status);   // costs a copy; the heartbeat writes it at most once a second
   void step_done(int64_t step);           // this process executed `step`
+  void save_progress();                   // into run.json, before a checkpoint that a killed process would leave behind
   void checkpoint_written(const fs::path& file, int64_t step);
   StopRequest stop_requested() const { return stop_.load(); }  // looked up once a second
   void finish(RunState state, const std::string& reason = "");
@@ -47,7 +48,6 @@ class RunWriter {
  private:
   void add_process();
   void beat(std::stop_token stop);
-  void save_record();
 
   const RunFolder folder_;
   std::unique_ptr<FileLock> lock_;

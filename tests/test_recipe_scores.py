@@ -65,6 +65,19 @@ def test_cases_are_lines_of_their_own(place):
     assert "| seed 0 |" not in text
 
 
+def test_variants_by_which_a_recipe_is_chosen_are_lines_of_their_own(place):
+    variants = [entry(f"fold {fold}", dose + fold, 1.5, case=case, recipe="openkbp_dose/inner")
+                for case, dose in (("as it is", 3.5), ("`training.ema=0.999`", 3.25)) for fold in (0, 1)]
+    for one in variants:
+        one["training_s"] = ""
+    text = place(entry("seed 0", 3.1, 1.9), *variants)[1]
+    assert "| `best.yaml` | dose score (Gy) |" in text and "| seed 0 | 3.100 | 1.900 | 2,400 | 62 |" in text
+    assert "| `best.yaml`, folds of its training data | dose score (Gy) |" in text
+    assert "| as it is, 2 runs | 4.000 (3.500 to 4.500) | 1.500 (1.500 to 1.500) | 2,400 |  |" in text
+    assert "| `training.ema=0.999`, 2 runs | 3.750 (3.250 to 4.250) |" in text
+    assert text.count("runs without shared the machine") == 1
+
+
 def test_the_readmes_have_the_scores_of_the_results():
     result = subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "record", "--check"],
                             capture_output=True, text=True)

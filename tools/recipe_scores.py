@@ -2,11 +2,13 @@
 """Scores of the recipes on real data.
 
     tools/recipe_scores.py measure openkbp_dose/best --data provided-data --output scores.json [key=value ...]
+    tools/recipe_scores.py measure openkbp_dose/inner ...   the same with folds of its training patients, for choices
     tools/recipe_scores.py record scores.json ...   rows into bench/results/recipes.csv, tables into the READMEs
     tools/recipe_scores.py record --check           exit 1 where a README's table is stale; changes nothing
 
 `measure` trains the recipe once for each seed or fold, predicts with the average of the last weights (nothing is
-selected), evaluates, and writes what came out after each of them. It needs nothing but Python and the program
+selected), evaluates, and writes what came out after each of them. In a measurement for choices, the options given are a
+variant with a line of its own. It needs nothing but Python and the program
 (`--program`, the environment variable VOXLOOM, or build/voxloom), and NumPy for the threshold beside the scrolls.
 """
 import argparse
@@ -50,14 +52,23 @@ def with_terms():
 
 
 class Measurement:
-    """One recipe: what it is run with, and how its predictions are scored."""
+    """One recipe: what it is run with, and how its predictions are scored. `chooses_for` names the recipe of a
+    measurement by which its settings are chosen, on data that do not score it."""
 
-    def __init__(self, runs, split, score, options=()):
+    def __init__(self, runs, split, score, options=(), chooses_for=None):
         self.runs, self.split, self.score, self.options = runs, split, score, list(options)
+        self.chooses_for = chooses_for
 
 
 def score_dose(program, predictions, data):
-    mean = evaluated(program, "dose", predictions, data / "validation-pats")
+    return dose_scores(evaluated(program, "dose", predictions, data / "validation-pats"))
+
+
+def score_dose_inside(program, predictions, data):
+    return dose_scores(evaluated(program, "dose", predictions, data / "train-pats", "--subset"))
+
+
+def dose_scores(mean):
     return {"dose score (Gy)": mean["dose_score"], "DVH score (Gy)": mean["dvh_score"]}
 
 
@@ -102,6 +113,10 @@ MEASUREMENTS = {
     "openkbp_dose/best": Measurement(SEEDS, "validation", score_dose),
     "openkbp_dose/reference": Measurement(SEEDS, "validation", score_dose,
                                           [NO_VALIDATION, "inference.submission=openkbp"]),
+    "openkbp_dose/inner": Measurement(
+        FOLDS, "validation", score_dose_inside,
+        ["data.split=kfold", 'data.images=["train-pats/{id}"]', "data.label=train-pats/{id}:dose",
+         "data.mask=train-pats/{id}:possible_dose_mask"], chooses_for="openkbp_dose/best"),
     "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
@@ -133,8 +148,12 @@ def machine():
     return f"{found[0]}, {cpus}" if found else cpus
 
 
+def recipe_name(measured):
+    return MEASUREMENTS[measured].chooses_for or measured if measured in MEASUREMENTS else measured
+
+
 def recipe_file(name):
-    path = REPOSITORY / "recipes" / f"{name}.yaml"
+    path = REPOSITORY / "recipes" / f"{recipe_name(name)}.yaml"
     if not path.exists() or name not in MEASUREMENTS:
         raise SystemExit(f"{name} is no recipe that is measured; known: {' '.join(MEASUREMENTS)}")
     return path
@@ -164,8 +183,11 @@ def threshold_and_score(arguments, measurement, chosen, folder):
 
 
 def entry_of(arguments, chosen, scores, steps, seconds, commit):
-    return {"recipe": arguments.recipe, "case": chosen[0], "run": chosen[1], "scores": scores, "steps": steps,
-            "training_s": round(seconds, 1), "options": " ".join(arguments.options), "machine": machine(),
+    case, options = chosen[0], " ".join(arguments.options)
+    if MEASUREMENTS[arguments.recipe].chooses_for:
+        case, options = f"`{options}`" if options else "as it is", ""
+    return {"recipe": arguments.recipe, "case": case, "run": chosen[1], "scores": scores, "steps": steps,
+            "training_s": "" if arguments.shared else round(seconds, 1), "options": options, "machine": machine(),
             "commit": arguments.commit or commit, "date": datetime.date.today().isoformat()}
 
 
@@ -233,16 +255,17 @@ def beside_plain(rows, score):
 
 def line_of(name, rows, scores):
     cells = [spread([float(row["value"]) for row in rows if row["score"] == score]) for score in scores]
-    seconds = {(row["case"], row["run"]): float(row["training_s"]) for row in rows}
+    seconds = {(row["case"], row["run"]): float(row["training_s"]) for row in rows if row["training_s"]}
     steps = sorted({int(row["steps"]) for row in rows})
     return (f"| {name} | {' | '.join(cells)} | {', '.join(f'{count:,}' for count in steps)} | "
-            f"{statistics.median(seconds.values()):.0f} |")
+            f"{f'{statistics.median(seconds.values()):.0f}' if seconds else ''} |")
 
 
 def table(recipe, rows):
     scores = list(dict.fromkeys(row["score"] for row in rows))
     verdicts = beside_plain(rows, scores[0])
-    lines = [f"| `{recipe.split('/')[1]}.yaml` | {' | '.join(scores)} | steps | training (s) |",
+    inside = ", folds of its training data" if recipe_name(recipe) != recipe else ""
+    lines = [f"| `{recipe_name(recipe).split('/')[1]}.yaml`{inside} | {' | '.join(scores)} | steps | training (s) |",
              "|---" * (len(scores) + 3) + "|"]
     if verdicts:
         lines = [lines[0] + f" beats {PLAIN_TERMS} in `{scores[0]}`? |", lines[1] + "---|"]
@@ -259,8 +282,9 @@ def table(recipe, rows):
     given = [f"`{options}`" for options in dict.fromkeys(row["options"] for row in rows) if options]
     options = f" with {' and '.join(given)}" if given else ""
     commits = " and ".join(dict.fromkeys(f"{row['commit']}, {row['date']}" for row in rows))
+    untimed = "" if all(row["training_s"] for row in rows) else "; runs without shared the machine"
     note = (f"{row['machine']}; commit {commits}{options}. Seconds are of the whole command "
-            "`voxloom train`, reading included; of several runs the median.")
+            f"`voxloom train`, reading included; of several runs the median{untimed}.")
     return "\n".join([*lines, "", note])
 
 
@@ -305,6 +329,7 @@ def main():
     one.add_argument("--commit", default="", help="of the sources, where the program was built of later ones than it says")
     one.add_argument("--first", type=int, default=0, help="number of the first run")
     one.add_argument("--runs", type=int, default=0, help="stop before this number; 0 is all")
+    one.add_argument("--shared", action="store_true", help="other programs run beside it: its time is not recorded")
     two = commands.add_parser("record")
     two.add_argument("files", nargs="*", type=pathlib.Path, help="what measure wrote")
     two.add_argument("--check", action="store_true")

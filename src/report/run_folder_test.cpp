@@ -115,19 +115,25 @@ TEST(RunWriter, ASecondWriterIsRefusedAndTheHolderNamed) {
   }
 }
 
-TEST(RunWriter, AProcessThatWasKilledIsRecordedByTheNext) {
-  const TestFolder folder;
-  const RunFolder run = RunFolder::create(folder.path(), "demo");
+// In a process of its own.
+template <class Last>
+void kill_after_three_steps(const RunFolder& run, Last last_deed) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     RunWriter writer(run, {});
     for (int64_t step = 1; step <= 3; ++step) writer.step_done(step);
-    std::this_thread::sleep_for(1500ms);  // a heartbeat
+    last_deed(writer);
     _exit(9);
   }
   int result = 0;
   waitpid(child, &result, 0);
+}
+
+TEST(RunWriter, AProcessThatWasKilledIsRecordedByTheNext) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  kill_after_three_steps(run, [](RunWriter&) { std::this_thread::sleep_for(1500ms); });  // a heartbeat
   EXPECT_EQ(read_record(run).state, RunState::kRunning);
   EXPECT_FALSE(is_alive(read_record(run), read_status(run)));
   RunWriter writer(run, {});
@@ -142,16 +148,7 @@ TEST(RunWriter, AProcessThatWasKilledIsRecordedByTheNext) {
 TEST(RunWriter, AProcessKilledRightAfterItsCheckpointWasAsFarAsThat) {
   const TestFolder folder;
   const RunFolder run = RunFolder::create(folder.path(), "demo");
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    RunWriter writer(run, {});
-    for (int64_t step = 1; step <= 3; ++step) writer.step_done(step);
-    writer.save_progress();
-    _exit(9);  // before a heartbeat
-  }
-  int result = 0;
-  waitpid(child, &result, 0);
+  kill_after_three_steps(run, [](RunWriter& writer) { writer.save_progress(); });  // no heartbeat
   const RunProcess killed = RunWriter(run, {}).record().processes[0];
   EXPECT_EQ(killed.first_step, 1);
   EXPECT_EQ(killed.last_step, 3);

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "config/presets.h"
 #include "io/format.h"
+#include "train/kept_batches.h"
 #include "train/learner.h"
 
 namespace vox {
@@ -165,6 +166,22 @@ TEST_F(DeviceSourceTest, ABatchStaysWhileTheNextIsMade) {
   EXPECT_TRUE(at::equal(copy, first.image));
   const DeviceBatch second = data.next(times);
   EXPECT_NE(first.image.data_ptr(), second.image.data_ptr());
+}
+
+TEST_F(DeviceSourceTest, WhatTermsWithADelayKeepStays) {
+  for (const char* placement : {"gpu", "host"}) {
+    const TrainingSource data = source(placement);
+    StageTimes times;
+    const DeviceBatch first = data.next(times);
+    const at::Tensor image = first.image.cpu(), label = first.targets.label.cpu();
+    KeptBatches kept;
+    kept.keep(0, first, {});
+    for (int i = 0; i < 4; ++i) data.next(times);
+    torch::cuda::synchronize();
+    const DeviceBatch& later = kept.all().front().batch;
+    EXPECT_TRUE(at::equal(later.image.cpu(), image)) << placement;
+    EXPECT_TRUE(at::equal(later.targets.label.cpu(), label)) << placement;
+  }
 }
 
 }  // namespace

@@ -10,13 +10,11 @@
 namespace vox {
 namespace {
 
-// On a GPU a batch has memory of its own, unless every batch lies at the same place; on a CPU it is a slot that the
-// pipeline fills again.
+// Whoever made a batch fills its memory again: the pipeline its slots, a source on a GPU its two sets of tensors.
 DeviceBatch copy_of(const DeviceBatch& batch) {
   DeviceBatch kept = batch;
   kept.slot.reset();
   kept.resident = false;
-  if (batch.image.is_cuda() && !batch.resident) return kept;
   const auto copy = [](at::Tensor& tensor) {
     if (tensor.defined()) tensor = tensor.clone();
   };

@@ -68,7 +68,12 @@ class HostCopies {
 
   at::Tensor of(const at::Tensor& tensor) {
     if (!stream_ || !tensor.is_cuda()) return tensor.cpu().contiguous();
-    const at::Tensor dense = tensor.contiguous();
+    at::Tensor dense;
+    try {
+      dense = tensor.contiguous();
+    } catch (const c10::OutOfMemoryError&) {  // the GPU is full, or the choice of a kernel is bound to little memory
+      return tensor.cpu().contiguous();
+    }
     const at::Tensor from = dense.reshape({-1}).view(at::kByte);
     at::Tensor host = at::empty(dense.sizes(), dense.options().device(at::kCPU));
     auto* out = static_cast<std::byte*>(host.data_ptr());

@@ -128,7 +128,12 @@ class DeviceSource {
     moments_ = at::empty({static_cast<int64_t>(sizeof(cuda::MomentMemory))}, bytes_on(device_));
     for (Outputs& outputs : outputs_) allocate(outputs, request);
   }
-  ~DeviceSource() { side_.synchronize(); }  // what is made ahead still writes here
+  ~DeviceSource() {  // what is made ahead still writes here
+    try {
+      side_.synchronize();
+    } catch (const std::exception&) {  // the GPU has failed: whoever used it says so
+    }
+  }
   DeviceSource(const DeviceSource&) = delete;
   DeviceSource& operator=(const DeviceSource&) = delete;
 

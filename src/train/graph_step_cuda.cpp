@@ -1,3 +1,4 @@
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -16,29 +17,56 @@ namespace {
 
 using at::cuda::CUDAGraph;
 
+template <class Work>
+void attempt(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception&) {
+  }
+}
+
 // Ends a capture however its scope is left. Thread-local: the kernels of the backward pass come from autograd's thread,
 // and data threads may allocate meanwhile.
 class CaptureScope {
  public:
-  CaptureScope(CUDAGraph& graph, const c10::MempoolId_t& pool) : graph_(graph) {
+  CaptureScope(CUDAGraph& graph, const c10::MempoolId_t& pool) : graph_(graph), pool_(pool) {
     graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   }
   void end() {
     ended_ = true;
-    graph_.capture_end();
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {
+      abandon();
+      throw;
+    }
   }
   ~CaptureScope() {
     if (ended_) return;
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {  // what broke the capture is already on its way up
-    }
+    attempt([&] { end(); });  // what broke the capture is already on its way up
   }
   CaptureScope(const CaptureScope&) = delete;
   CaptureScope& operator=(const CaptureScope&) = delete;
 
  private:
+  // Where a capture cannot be ended, torch takes it to be under way for good: its allocators would keep what several
+  // streams have used, give nothing back, and take no other capture into this pool.
+  void abandon() {
+    namespace allocator = c10::cuda::CUDACachingAllocator;
+    attempt([&] {
+      const c10::DeviceIndex device = c10::cuda::current_device();
+      allocator::endAllocateToPool(device, pool_);
+      allocator::releasePool(device, pool_);
+    });
+    attempt([&] {
+      auto* const pinned = at::getHostAllocator(at::kCUDA);
+      pinned->end_allocate_to_pool(pool_);
+      pinned->release_pool(pool_);
+    });
+  }
+
   CUDAGraph& graph_;
+  c10::MempoolId_t pool_;
   bool ended_ = false;
 };
 
@@ -192,6 +220,7 @@ class GraphStepOnGpu : public GraphStep {
       current_->loss = capture_loss(input);
     } catch (const std::exception&) {  // losses may do what no graph can hold: these go on eagerly
       current_->loss_refused = true;
+      loss_pool_ = at::cuda::graph_pool_handle();  // a pool that nothing was captured in is gone
     }
   }
 

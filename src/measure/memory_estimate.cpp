@@ -30,6 +30,7 @@ int64_t elements_of(const ops::LayerRecord& layer) {
 
 // Layer by layer backwards: what is still kept, the gradient of its output, and that of the input. The gradient behind
 // a norm takes the place of the one before it, and the norm's own input is gone when the convolution's turn comes.
+// Where cuDNN's plans are chosen they get half of input and output in place of either: no more (ops/library_conv.h).
 int64_t backward_peak(const LayerTable& table) {
   int64_t peak = table.kept_fused_elements;
   for (const ops::LayerRecord& layer : table.layers) {

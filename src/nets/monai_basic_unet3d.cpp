@@ -56,7 +56,7 @@ class MonaiBasicUNet3d : public MonaiNetwork {
   TwoConvs add_two(const std::string& name, int64_t in, int64_t out);
   UpCat add_upcat(const std::string& name, const UpStage& stage);
   Feature run_two(const TwoConvs& convs, const Feature& input, const ForwardContext& context) const;
-  Feature run_upcat(const UpCat& upcat, const Feature& below, const Feature& skip, const ForwardContext& context) const;
+  Feature joined(const UpCat& upcat, const Feature& below, const Feature& skip) const;
 
   std::array<TwoConvs, kBasicLevels> down_;
   std::array<UpCat, kBasicLevels - 1> up_;  // by the level that they lead to
@@ -109,13 +109,13 @@ Feature MonaiBasicUNet3d::run_two(const TwoConvs& convs, const Feature& input, c
   return run(convs.second, run(convs.first, input, context), context);
 }
 
-Feature MonaiBasicUNet3d::run_upcat(const UpCat& upcat, const Feature& below, const Feature& skip,
-                                    const ForwardContext& context) const {
+// What came up is held by the concatenation alone: once both are one tensor, its memory is free.
+Feature MonaiBasicUNet3d::joined(const UpCat& upcat, const Feature& below, const Feature& skip) const {
   Feature up = go_up(upcat.up, below);
   Extent3 missing;
   for (int a = 0; a < 3; ++a) missing[a] = skip.materialize().size(a + 2) - up.materialize().size(a + 2);
   if (missing != Extent3{0, 0, 0}) up = ops::pad(up, {0, 0, 0}, missing, ops::PadWith::kEdge);
-  return run_two(upcat.convs, Feature::concat(skip, up), context);
+  return Feature::concat(skip, up);
 }
 
 std::vector<at::Tensor> MonaiBasicUNet3d::forward(const at::Tensor& image, const ForwardContext& context) {
@@ -130,7 +130,7 @@ std::vector<at::Tensor> MonaiBasicUNet3d::forward(const at::Tensor& image, const
   Feature feature = skips.back();
   for (size_t i = kBasicLevels - 1; i-- > 0;) {
     const auto stage = [this, &upcat = up_[i], context](const std::vector<Feature>& in) {
-      return run_upcat(upcat, in[0], in[1], context);
+      return run_two(upcat.convs, joined(upcat, in[0], in[1]), context);
     };
     feature = run_stage(stage, {feature, skips[i + 1]}, up_[i].convs.range, context);
   }

@@ -43,13 +43,14 @@ inline bool is_ours(const at::Tensor& tensor) {
          tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d) && tensor.numel() > 0;
 }
 
-// Whether nobody else reads a gradient that a backward() was given: autograd holds it once more while it calls.
+// Whether nobody else reads a gradient that a backward() was given, or what it saved: autograd holds it once more while
+// it calls.
 inline bool is_ours_alone(const at::Tensor& grad) {
   return grad.use_count() <= 2 && grad.storage().use_count() == 1 &&
          grad.is_contiguous(at::MemoryFormat::ChannelsLast3d);
 }
 
-// Frees what such a gradient holds, which autograd would keep until the call is over.
+// Frees what such a tensor holds, which autograd would keep until the call is over.
 inline void free_memory(const at::Tensor& grad) {
   c10::StorageImpl* const storage = grad.storage().unsafeGetStorageImpl();
   storage->set_data_ptr(at::DataPtr(nullptr, grad.device()));

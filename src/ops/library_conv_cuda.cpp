@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "ops/device.h"
+#include "ops/fused_cuda.h"
 #include "ops/kernel_choice.h"
 
 namespace vox::ops {
@@ -120,12 +122,14 @@ int plans_needed(const Operation& operation, const Work& work) {
   return kAllPlans;
 }
 
-at::Tensor run(const Operation& operation, const Work& work) {
+// `make_room` is called before plans are chosen, which takes memory that the step itself does not.
+at::Tensor run(const Operation& operation, const Work& work, const std::function<void()>& make_room = {}) {
   thread_local std::unordered_set<uint64_t> settled;  // torch keeps its plans for each thread, too
   if (!at::globalContext().benchmarkCuDNN() || operation.how.groups != 1) return work();
   const uint64_t hash = hash_of(operation.numbers());
   if (settled.contains(hash) || is_captured(operation.x)) return work();
   settled.insert(hash);
+  if (make_room) make_room();
   const bool remembers = kernels_are_timed() && at::globalContext().benchmarkLimitCuDNN() == kAllPlans;
   const std::string name = remembers ? operation.name() : std::string();
   const std::string known = name.empty() ? name : known_choice(name);
@@ -138,14 +142,22 @@ at::Tensor run(const Operation& operation, const Work& work) {
 }
 
 at::Tensor gradient(Way way, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                    const LibraryConv& how) {
+                    const LibraryConv& how, const std::function<void()>& make_room = {}) {
   const bool of_x = way == Way::kInputGradient;
-  return run({way, x, weight, how}, [&] {
+  const Work work = [&] {
     const auto [dx, dw, unused] =
         at::convolution_backward(dy, x, weight, at::OptionalIntArrayRef(), how.stride, how.padding, {1, 1, 1},
                                  how.transposed, how.output_padding, how.groups, {of_x, !of_x, false});
     return of_x ? dx : dw;
-  });
+  };
+  return run({way, x, weight, how}, work, make_room);
+}
+
+// Whether the gradient of an input, which cuDNN makes from its sizes, may have its memory: nobody reads it any more.
+// What cuDNN does not take others of torch's kernels do, which might copy it first.
+bool may_go(const at::Tensor& x, const at::Tensor& dy) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return fused::is_ours_alone(x) && at::globalContext().userEnabledCuDNN() && std::max(x.numel(), dy.numel()) < kMost;
 }
 
 struct ConvCall : torch::CustomClassHolder {
@@ -202,11 +214,15 @@ std::pair<at::Tensor, at::Tensor> library_gradients(const at::Tensor& dy, const 
                                                     const at::Tensor& given_weight, const LibraryConv& how,
                                                     WantedGradients wanted) {
   const at::NoGradGuard no_grad;
+  const bool alone = may_go(given, dy);
   const at::Tensor x = given.detach(), weight = given_weight.detach();
   std::pair<at::Tensor, at::Tensor> result;
   // The smaller result first: it is there while the other one is made.
   if (wanted.weight) result.second = gradient(Way::kWeightGradient, dy, x, weight, how);
-  if (wanted.x) result.first = gradient(Way::kInputGradient, dy, x, weight, how);
+  if (wanted.x)
+    result.first = gradient(Way::kInputGradient, dy, x, weight, how, [&] {
+      if (alone) fused::free_memory(given);
+    });
   return result;
 }
 

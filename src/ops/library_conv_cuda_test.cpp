@@ -151,5 +151,26 @@ TEST_F(LibraryConvCuda, PlansGetNoMoreMemoryThanTheyMay) {
   EXPECT_LT(held_peak() - before, int64_t{700} << 20);
 }
 
+// Plans for the gradient of the input are chosen where the input was: beside the gradient there is nothing new.
+TEST_F(LibraryConvCuda, ChoosingTakesThePlaceOfTheInput) {
+  const auto made = [](at::IntArrayRef size) {
+    return at::randn(size, at::kCUDA).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast3d);
+  };
+  const Tensor leaf = made({2, 96, 64, 64, 64}).set_requires_grad(true);
+  const Tensor weight = (made({32, 96, 3, 3, 3}) * 0.02).set_requires_grad(true);
+  const std::vector<int64_t> ones{1, 1, 1}, none{0, 0, 0};
+  const Tensor y = library_convolution(leaf * 1, weight, std::nullopt, {.padding = {1, 1, 1}}), dy = made(y.sizes());
+  auto* const allocator = at::getDeviceAllocator(at::kCUDA);
+  const int64_t before = allocator->getDeviceStats(0).allocated_bytes[0].current;
+  allocator->resetPeakStats(0);
+  y.backward(dy);
+  constexpr int64_t kLittle = int64_t{24} << 20;
+  EXPECT_LT(held_peak() - before, static_cast<int64_t>(leaf.nbytes()) + kLittle);
+  const auto [dx, dw, unused] = at::convolution_backward(dy, leaf.detach(), weight.detach(), at::OptionalIntArrayRef(),
+                                                         ones, ones, ones, false, none, 1, {true, true, false});
+  EXPECT_LT(distance(leaf.grad(), dx.to(at::kDouble)), 1e-2);
+  EXPECT_LT(distance(weight.grad(), dw.to(at::kDouble)), 1e-2);
+}
+
 }  // namespace
 }  // namespace vox::ops

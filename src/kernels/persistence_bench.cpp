@@ -26,6 +26,10 @@ float probability_at(int64_t i) {
   return static_cast<float>(1 / (1 + std::exp(-6 * sheets(i) - noise)));
 }
 
+float smooth_at(int64_t i) {
+  return static_cast<float>(1 / (1 + std::exp(-6 * sheets(i))));
+}
+
 void pairs(benchmark::State& state, float (*value_at)(int64_t), std::vector<int> dimensions) {
   std::vector<float> values(static_cast<size_t>(kExtent.voxels()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = value_at(static_cast<int64_t>(i));
@@ -34,10 +38,10 @@ void pairs(benchmark::State& state, float (*value_at)(int64_t), std::vector<int>
       benchmark::DoNotOptimize(
           persistence_pairs_cpu(values.data(), kExtent, dimension, {.level = Level::kFalling}).data());
 }
-void matching(benchmark::State& state, int dimension) {
+void matching(benchmark::State& state, float (*value_at)(int64_t), int dimension) {  // with the mask
   std::vector<float> map(static_cast<size_t>(kExtent.voxels())), mask(map.size());
   for (size_t i = 0; i < map.size(); ++i) {
-    map[i] = probability_at(static_cast<int64_t>(i));
+    map[i] = value_at(static_cast<int64_t>(i));
     mask[i] = mask_at(static_cast<int64_t>(i));
   }
   for (auto _ : state)
@@ -48,9 +52,10 @@ BENCHMARK_CAPTURE(pairs, mask_0_and_2, mask_at, {0, 2})->Unit(benchmark::kMillis
 BENCHMARK_CAPTURE(pairs, noisy_0_and_2, probability_at, {0, 2})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pairs, mask_1, mask_at, {1})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pairs, noisy_1, probability_at, {1})->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(matching, components, 0)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(matching, tunnels, 1)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(matching, cavities, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, components, probability_at, 0)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, tunnels, probability_at, 1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, tunnels_smooth, smooth_at, 1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(matching, cavities, probability_at, 2)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace vox

@@ -7,9 +7,8 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "kernels/lower_stars.h"
 #include "kernels/persistence_parts.h"
-#include "kernels/reduction.h"
+#include "kernels/tunnel_matching.h"
 
 namespace vox {
 namespace {
@@ -73,47 +72,6 @@ PersistenceMatching match_cavities(const OrderedGrid& a, const OrderedGrid& b) {
   return found;
 }
 
-// Calls visit(square, edge): the edges ordered by `births` and the squares by `deaths`.
-template <class Visit>
-void for_each_tunnel(const LowerStars& births, const LowerStars& deaths, Visit visit) {
-  const std::vector<uint8_t> begins_cavity = cavity_squares(deaths);
-  Reduction reduction(births, loop_edges(births));
-  for (const uint32_t voxel : deaths.order()) {
-    const LowerStars::Squares squares = deaths.squares_of(voxel);
-    for (int i = 0; i < squares.count; ++i) {
-      const uint32_t square = squares.square[static_cast<size_t>(i)];
-      if (!begins_cavity[square]) visit(voxel, square, reduction.reduce(square));
-    }
-  }
-}
-
-// Of each square of the union that ends a tunnel: which of the map's it ends.
-Places tunnels_of(std::vector<PersistencePair>& pairs, const LowerStars& map, const LowerStars& either) {
-  const OrderedGrid &grid = map.grid(), &united = either.grid();
-  Places births;
-  for_each_tunnel(map, map, [&](uint32_t voxel, uint32_t, uint32_t edge) {
-    const uint32_t birth = map.last_voxel(edge);
-    if (key(grid, birth) == key(grid, voxel)) return;
-    births[edge] = static_cast<int64_t>(pairs.size());
-    pairs.push_back({grid.voxel(birth), grid.voxel(voxel)});
-  });
-  Places deaths;
-  for_each_tunnel(map, either, [&](uint32_t voxel, uint32_t square, uint32_t edge) {
-    if (key(grid, map.last_voxel(edge)) < key(united, voxel)) deaths[square] = births.at(edge);
-  });
-  return deaths;
-}
-PersistenceMatching match_tunnels(const OrderedGrid& a, const OrderedGrid& b) {
-  const OrderedGrid united = union_of(a, b, Sweep::kForward);
-  const LowerStars either(united);
-  PersistenceMatching found;
-  const Places of_a = tunnels_of(found.a, LowerStars(a), either), of_b = tunnels_of(found.b, LowerStars(b), either);
-  for (const auto& [square, place] : of_a)
-    if (const auto other = of_b.find(square); other != of_b.end()) found.matches.push_back({place, other->second});
-  std::sort(found.matches.begin(), found.matches.end());
-  return found;
-}
-
 }  // namespace
 
 PersistenceMatching match_persistence_cpu(const float* a, const float* b, const Extent3& extent, int dimension,
@@ -122,7 +80,8 @@ PersistenceMatching match_persistence_cpu(const float* a, const float* b, const 
   if (extent.voxels() == 0) return {};
   if (dimension == 2) return match_cavities(reversed_grid_of(a, extent, level), reversed_grid_of(b, extent, level));
   const OrderedGrid grid_a = grid_of(a, extent, level), grid_b = grid_of(b, extent, level);
-  return dimension == 0 ? match_components(grid_a, grid_b) : match_tunnels(grid_a, grid_b);
+  if (dimension == 0) return match_components(grid_a, grid_b);
+  return match_tunnels(grid_a, grid_b, union_of(grid_a, grid_b, Sweep::kForward));
 }
 
 }  // namespace vox

@@ -16,39 +16,6 @@ namespace {
 bool is_inside(const OrderedGrid& grid, uint32_t place) {
   return grid.keys[place] != static_cast<int32_t>(OrderedGrid::Border::kLast);
 }
-uint32_t cube_or_outside(const OrderedGrid& grid, uint32_t place) {
-  return is_inside(grid, place) && is_inside(grid, place + static_cast<uint32_t>(grid.slice + grid.row + 1)) ? place
-                                                                                                             : 0;
-}
-
-// Of a row of voxels: which neighbours come before each.
-class EarlierNeighbours {
- public:
-  explicit EarlierNeighbours(const OrderedGrid& grid) : grid_(grid), earlier_(static_cast<size_t>(grid.extent.x)) {}
-
-  const std::vector<uint32_t>& of_row(int64_t begin) {
-    std::fill(earlier_.begin(), earlier_.end(), 0u);
-    for (int i = 0; i < 27; ++i) {
-      const int64_t offset = (i / 9 - 1) * grid_.slice + (i / 3 % 3 - 1) * grid_.row + i % 3 - 1;
-      if (offset < 0)  // of equal keys the earlier place comes first
-        add(begin, offset, 1u << i, std::less_equal<int32_t>());
-      else if (offset > 0)
-        add(begin, offset, 1u << i, std::less<int32_t>());
-    }
-    return earlier_;
-  }
-
- private:
-  template <class Before>
-  void add(int64_t begin, int64_t offset, uint32_t bit, Before before) {
-    const int32_t *keys = grid_.keys.data() + begin, *there = keys + offset;
-    for (size_t x = 0; x < earlier_.size(); ++x) earlier_[x] |= before(there[x], keys[x]) ? bit : 0u;
-  }
-
-  const OrderedGrid& grid_;
-  std::vector<uint32_t> earlier_;
-};
-
 struct StarWriter {
   const OrderedGrid& grid;
   CriticalCells& found;
@@ -64,8 +31,41 @@ struct StarWriter {
   void critical_square(uint32_t square, uint32_t) { found.squares.push_back(grid.sortable(place, square)); }
 };
 
-// Of each edge: edges that join components end those, and stand for nothing.
-std::vector<uint32_t> links_of_loops(const TunnelCells& cells, CriticalCells& critical) {
+}  // namespace
+
+uint32_t cube_or_outside(const OrderedGrid& grid, uint32_t place) {
+  return is_inside(grid, place) && is_inside(grid, place + static_cast<uint32_t>(grid.slice + grid.row + 1)) ? place
+                                                                                                             : 0;
+}
+
+CriticalCells no_cells(const OrderedGrid& grid) {
+  const size_t places = static_cast<size_t>(grid.places());
+  return {.links = std::vector<uint32_t>(3 * places, links::kNothing),
+          .down = std::vector<uint32_t>(places),
+          .up = std::vector<uint32_t>(places),
+          .edges = {},
+          .squares = {}};
+}
+
+template <class Before>
+void EarlierNeighbours::add(int64_t begin, int64_t offset, uint32_t bit, Before before) {
+  const int32_t *keys = grid_.keys.data() + begin, *there = keys + offset;
+  for (size_t x = 0; x < earlier_.size(); ++x) earlier_[x] |= before(there[x], keys[x]) ? bit : 0u;
+}
+
+const std::vector<uint32_t>& EarlierNeighbours::of_row(int64_t begin) {
+  std::fill(earlier_.begin(), earlier_.end(), 0u);
+  for (int i = 0; i < 27; ++i) {
+    const int64_t offset = (i / 9 - 1) * grid_.slice + (i / 3 % 3 - 1) * grid_.row + i % 3 - 1;
+    if (offset < 0)  // of equal keys the earlier place comes first
+      add(begin, offset, 1u << i, std::less_equal<int32_t>());
+    else if (offset > 0)
+      add(begin, offset, 1u << i, std::less<int32_t>());
+  }
+  return earlier_;
+}
+
+std::vector<uint32_t> take_links_of_loops(const TunnelCells& cells, CriticalCells& critical) {
   UnionFind joined(std::move(critical.down));
   for (const uint64_t entry : critical.edges) {
     const uint32_t edge = static_cast<uint32_t>(entry), low = edge / 3;
@@ -77,7 +77,6 @@ std::vector<uint32_t> links_of_loops(const TunnelCells& cells, CriticalCells& cr
   return std::move(critical.links);
 }
 
-// In order. The others, from the last on, join cubes or a cube and the outside.
 std::vector<uint32_t> squares_that_end_tunnels(const OrderedGrid& grid, const TunnelCells& cells,
                                                CriticalCells& critical) {
   UnionFind joined(std::move(critical.up));
@@ -104,8 +103,6 @@ uint32_t last_voxel_of_square(const OrderedGrid& grid, const TunnelCells& cells,
   return last;
 }
 
-}  // namespace
-
 TunnelCells tunnel_cells_of(const OrderedGrid& grid) {
   VOX_CHECK(3 * grid.places() < int64_t{links::kPaired}, "tunnels are found in volumes of at most 7*10^8 voxels, not ",
             grid.extent);
@@ -114,10 +111,7 @@ TunnelCells tunnel_cells_of(const OrderedGrid& grid) {
 
 CriticalCells critical_cells_of(const OrderedGrid& grid) {
   const TunnelCells cells = tunnel_cells_of(grid);
-  const size_t places = static_cast<size_t>(grid.places());
-  CriticalCells found{.links = std::vector<uint32_t>(3 * places, links::kNothing),
-                      .down = std::vector<uint32_t>(places),
-                      .up = std::vector<uint32_t>(places)};
+  CriticalCells found = no_cells(grid);
   EarlierNeighbours earlier(grid);
   for (int64_t z = 0; z < grid.extent.z; ++z)
     for (int64_t y = 0; y < grid.extent.y; ++y) {
@@ -135,7 +129,7 @@ CriticalCells critical_cells_of(const OrderedGrid& grid) {
 std::vector<PersistencePair> tunnel_pairs_of(const OrderedGrid& grid, CriticalCells critical) {
   const TunnelCells cells = tunnel_cells_of(grid);
   const std::vector<uint32_t> squares = squares_that_end_tunnels(grid, cells, critical);
-  TunnelReduction reduction(cells, grid.keys, links_of_loops(cells, critical));
+  TunnelReduction reduction(cells, grid.keys, take_links_of_loops(cells, critical));
   std::vector<PersistencePair> pairs;
   size_t same_death = 0;  // where those of the last voxel begin; they are in the order of their births
   for (const uint32_t square : squares) {

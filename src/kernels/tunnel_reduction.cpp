@@ -12,8 +12,9 @@ constexpr size_t kMostEntries = size_t{1} << 30;
 
 }  // namespace
 
-TunnelReduction::TunnelReduction(const TunnelCells& cells, std::span<const int32_t> keys, std::vector<uint32_t> links)
-    : cells_(cells), keys_(keys), links_(std::move(links)) {
+TunnelReduction::TunnelReduction(const TunnelCells& cells, std::span<const int32_t> keys, std::vector<uint32_t> links,
+                                 std::vector<bool> late)
+    : cells_(cells), keys_(keys), links_(std::move(links)), late_(std::move(late)) {
   VOX_ASSERT(links_.size() <= links::kPaired);
 }
 
@@ -23,7 +24,8 @@ uint32_t TunnelReduction::last_voxel(uint32_t edge) const {
 }
 
 TunnelReduction::Row TunnelReduction::row_of(uint32_t edge) const {
-  const bool critical = links_[edge] == edge || links_[edge] >= links::kPivotColumn;
+  const bool critical =
+      (links_[edge] == edge || links_[edge] >= links::kPivotColumn) && (late_.empty() || !late_[edge]);
   const uint32_t voxel = last_voxel(edge);
   const uint64_t key = static_cast<uint32_t>(keys_[voxel]) ^ 0x80000000u;
   return {key << 32 | voxel, critical ? edge : edge | kPairedRow};

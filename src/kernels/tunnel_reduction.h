@@ -15,8 +15,10 @@ namespace vox {
 class TunnelReduction {
  public:
   // keys: of each place, with a border that comes last; links: of each edge, see kernels/tunnel_cells.h, with nothing
-  // for an edge that is no row. Keys must outlive this.
-  TunnelReduction(const TunnelCells& cells, std::span<const int32_t> keys, std::vector<uint32_t> links);
+  // for an edge that is no row; late: of each edge, or of none, whether it comes after the others of its last voxel
+  // although it is critical. Keys must outlive this.
+  TunnelReduction(const TunnelCells& cells, std::span<const int32_t> keys, std::vector<uint32_t> links,
+                  std::vector<bool> late = {});
 
   // The edge that begins the tunnel. Squares must come in order, without those that begin a cavity.
   uint32_t reduce(uint32_t square);
@@ -44,6 +46,7 @@ class TunnelReduction {
   const TunnelCells cells_;
   const std::span<const int32_t> keys_;
   std::vector<uint32_t> links_;
+  const std::vector<bool> late_;
   std::vector<uint32_t> waiting_;  // edges that settle after those which they lead to
   RowHeap<Row> heap_;
   std::vector<uint32_t> entries_;  // columns, each ended by kNothing

@@ -29,6 +29,7 @@ struct Table {
   std::vector<Row> rows;
   std::string heading{};  // of a part of a page; empty: the page has one part
   std::string intro{};
+  bool in_json = true;
 };
 struct Listing {
   const char *what, *help;
@@ -49,6 +50,27 @@ the recipe. An unknown key is an error; a repeated one takes its last value, wit
 constexpr const char* kAboutPreprocess = R"(
 Steps of `data.preprocess`, done in the order of the recipe to each volume once, as in
 `data.preprocess: [{name: clip, min: 0, max: 2500, channels: [0]}, {name: distance, limit: 40, channels: [1, 2]}]`.
+)";
+
+constexpr const char* kAboutLosses = R"(
+Terms of `loss.terms`, as in `loss.terms: [{name: dice, background: true}, {name: bce, weight: 0.5, pos_weight: 3}]`.
+Below are the options of single losses; every term also has those of [options](options.md#loss). A loss without a
+table has none of its own. [Topology and skeletons](../losses.md) has more about some of them.
+)";
+
+constexpr const char* kAboutTargets = R"(
+A term names one as its `target`. One with options stands in `loss.targets` under a name of its own, as in
+`loss.targets: [{name: near, kind: affinity, offsets: [[0, 0, 1]]}]` and `loss.terms: [{name: bce, target: near}]`.
+At the coarser outputs of deep supervision classes are taken from the nearest voxel, values are means over a cell.
+)";
+
+constexpr const char* kAboutPostprocess = R"(
+Steps of `inference.postprocess`, done in this order to the prediction of one class, as in
+`inference.postprocess: [{name: threshold, level: 0.3}, {name: remove_small, min_voxels: 500}, {name: fill_holes}]`; alone on
+a file by `voxloom convert IN OUT --postprocess "[...]"`. `threshold` and `hysteresis` cut probabilities and come first,
+`watershed` and `mutex_watershed` number objects (uint32) and come last. `predict --threshold` is the level of a chain's
+`threshold`. Of a file, real values are probabilities and of whole numbers everything but 0 is foreground; the result
+holds 0 and 1. A step without a table has no options.
 )";
 
 template <class Entry>
@@ -112,8 +134,21 @@ std::vector<Table> preprocess_steps() {
   return tables;
 }
 
+// The names first, which is all that JSON has; then each entry's options.
+template <class Entry>
+std::vector<Table> names_and_options(const std::vector<Entry>& entries) {
+  std::vector<Table> tables = names_and_help(entries);
+  for (const Entry& entry : entries) {
+    const std::vector<OptionRow> rows = entry.options();
+    if (rows.empty()) continue;
+    tables.push_back(table_of_step(entry.name, entry.help, "", rows));
+    tables.back().in_json = false;
+  }
+  return tables;
+}
+
 std::vector<Table> targets() {
-  std::vector<Table> tables = names_and_help(all_targets());
+  std::vector<Table> tables = names_and_options(all_targets());
   tables[0].rows.insert(tables[0].rows.begin(),
                         {"label", "The label itself, or the values of a regression: what a term without target has"});
   return tables;
@@ -122,13 +157,14 @@ std::vector<Table> targets() {
 const std::vector<Listing>& all_listings() {
   static const std::vector<Listing> listings{
       {"networks", "Networks", [] { return names_and_help(all_networks()); }},
-      {"losses", "Losses", [] { return names_and_help(all_losses()); }},
+      {"losses", "Losses", [] { return names_and_options(all_losses()); }, kAboutLosses},
       {"metrics", "Scores of each task", metrics},
       {"formats", "File formats of volumes", formats},
       {"preprocess", "Steps applied to volumes before training", preprocess_steps, kAboutPreprocess},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},
-      {"targets", "What a loss compares the prediction with", targets},
-      {"postprocess", "Steps applied to predictions", [] { return names_and_help(all_post_steps()); }},
+      {"targets", "What a loss compares the prediction with", targets, kAboutTargets},
+      {"postprocess", "Steps applied to predictions", [] { return names_and_options(all_post_steps()); },
+       kAboutPostprocess},
       {"samplers", "Ways to choose where patches are cut", [] { return names_and_help(all_samplers()); }},
       {"commands", "Commands of this program", [] { return names_and_help(all_commands()); }},
       {"options", "Options of a recipe", options, kAboutOptions},
@@ -153,6 +189,7 @@ const Listing& find_listing(const std::string& what) {
 void print_json(const Listing& listing) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Table& table : listing.tables()) {
+    if (!table.in_json) continue;
     for (const Row& row : table.rows) {
       nlohmann::ordered_json object;
       for (size_t i = 0; i < row.size(); ++i) object[table.columns[i]] = row[i];
@@ -194,11 +231,12 @@ void print_page(const Listing& listing) {
 }
 
 void print_plain(const Listing& listing) {
-  for (const Table& table : listing.tables()) {
+  const std::vector<Table> tables = listing.tables();
+  for (const Table& table : tables) {
     std::vector<size_t> widths(table.columns.size());
     for (const Row& row : table.rows)
       for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    if (!table.heading.empty()) std::cout << table.heading << '\n';
+    if (!table.heading.empty()) std::cout << (&table == &tables.front() ? "" : "\n") << table.heading << '\n';
     for (const Row& row : table.rows) {
       std::string line;
       for (size_t i = 0; i < row.size(); ++i)

@@ -58,6 +58,7 @@ LossEntry bce_entry() {
               given, " entries but the network has ", context.out_channels, " channels");
     return std::make_unique<Bce>(options);
   };
+  entry.options = rows_of<BceOptions>;
   return entry;
 }
 

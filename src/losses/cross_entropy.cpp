@@ -51,6 +51,7 @@ LossEntry cross_entropy_entry() {
               context.out_channels, " channels");
     return std::make_unique<CrossEntropy>(options);
   };
+  entry.options = rows_of<CrossEntropyOptions>;
   return entry;
 }
 

@@ -17,6 +17,7 @@ LossEntry loss_entry(const std::string& name, const std::string& help, bool regr
   entry.make = [name](const Tree& params, const LossContext& context) -> std::unique_ptr<Loss> {
     return std::make_unique<Term>(parse_params<typename Term::Options>(params, "loss.terms: " + name), context);
   };
+  entry.options = rows_of<typename Term::Options>;
   return entry;
 }
 

@@ -97,11 +97,8 @@ const at::Tensor& target_named(const Targets& targets, const std::string& name) 
   return found->second;
 }
 
-// Classes by nearest neighbour, values by the mean of the voxels that fall together.
-at::Tensor resized_target(const Targets& targets, const std::string& name, at::IntArrayRef size) {
-  const at::Tensor& target = target_named(targets, name);
-  if (name.empty() || !at::isFloatingType(target.scalar_type())) return resize_nearest(target, size);
-  return target.sizes().slice(2) == size.slice(2) ? target : at::adaptive_avg_pool3d(target, size.slice(2));
+at::Tensor resize_mean(const at::Tensor& values, at::IntArrayRef size) {
+  return values.sizes().slice(2) == size.slice(2) ? values : at::adaptive_avg_pool3d(values, size.slice(2));
 }
 
 }  // namespace
@@ -206,6 +203,11 @@ bool LossSet::Impl::holds_values(const at::Tensor& target, const View& view) con
          (target.size(1) == view.channels() && view.channels() > 1);
 }
 
+// At coarser outputs classes come from the nearest voxel, values are the mean of the voxels that fall together.
+bool LossSet::Impl::is_averaged(const at::Tensor& target, const View& view) const {
+  return view.target.empty() ? regression : at::isFloatingType(target.scalar_type());
+}
+
 LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                                    const View& view) const {
   LossInput input;
@@ -215,7 +217,9 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
   const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
   if (counted.defined()) input.valid = counted.to(type);
   if (targets.image.defined()) input.image = resize_nearest(targets.image, logits.sizes());
-  const at::Tensor target = resized_target(targets, view.target, logits.sizes());
+  const at::Tensor& whole = target_named(targets, view.target);
+  const at::Tensor target =
+      is_averaged(whole, view) ? resize_mean(whole.to(type), logits.sizes()) : resize_nearest(whole, logits.sizes());
   const int64_t channels = view.channels();
   input.one_hot = !holds_values(target, view);
   if (!input.one_hot) {
@@ -256,8 +260,7 @@ void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& t
     if (request.terms.empty()) continue;
     request.target = target_named(targets, views[v].target);
     const auto full = request.target.sizes().slice(2);
-    const bool averaged = !views[v].target.empty() && at::isFloatingType(request.target.scalar_type());
-    if (averaged &&
+    if (is_averaged(request.target, views[v]) &&
         std::any_of(logits.begin(), logits.end(), [&](const auto& l) { return l.sizes().slice(2) != full; }))
       continue;  // coarser outputs see means
     for (const size_t head : drop_unweighed_heads(request, logits.size()))

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/options.h"
+#include "config/config.h"
 #include "losses/fused_term.h"
 
 namespace vox {
@@ -91,6 +91,7 @@ struct LossEntry {
   std::string default_target = "";  // empty: the label
   int64_t default_every = 1;
   std::function<std::unique_ptr<Loss>(const Tree& params, const LossContext& context)> make;
+  std::vector<OptionRow> (*options)() = nullptr;  // of its own
 };
 const std::vector<LossEntry>& all_losses();
 

@@ -247,83 +247,9 @@ TEST(Losses, LabelValuesThatAreNoCountAreMapped) {
   EXPECT_THROW(plain.total(logits), Error);
 }
 
-TEST(LossSet, DeepSupervisionHalvesFromHeadToHeadAndResizesNearest) {
-  torch::manual_seed(19);
-  Case c;
-  c.loss.terms = {term("bce")};
-  c.targets.label = at::randint(0, 2, {1, 1, 8, 8, 8}, at::kByte);
-  const std::vector<at::Tensor> heads{at::randn({1, 1, 8, 8, 8}), at::randn({1, 1, 4, 4, 8}),
-                                      at::randn({1, 1, 2, 2, 4})};
-  double expected = 0;
-  for (size_t i = 0; i < 3; ++i) {
-    const at::Tensor target = at::upsample_nearest3d(c.targets.label.to(at::kFloat), heads[i].sizes().slice(2));
-    expected += at::binary_cross_entropy_with_logits(heads[i], target).item<double>() * (4.0 / 7) / (1 << i);
-  }
-  EXPECT_NEAR(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0).total.item<double>(), expected, 1e-6);
-  c.loss.deep_supervision_weights = {1, 0, 0};
-  const double first = at::binary_cross_entropy_with_logits(heads[0], c.targets.label.to(at::kFloat)).item<double>();
-  EXPECT_NEAR(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0).total.item<double>(), first, 1e-6);
-  c.loss.deep_supervision_weights = {1, 0};
-  EXPECT_THROW(LossSet(c.loss, c.data, 1).compute(heads, c.targets, 0), Error);
-}
-
-TEST(LossSet, ARareTermIsAbsentBetweenItsStepsAndKeepsItsExpectation) {
-  torch::manual_seed(20);
-  Case c;
-  c.loss.terms = {term("bce"), term("dice")};
-  c.loss.terms[1].weight = 0.5;
-  c.loss.terms[1].every = 4;
-  c.loss.terms[1].start_step = 3;
-  c.targets.label = at::randint(0, 2, {1, 1, 4, 4, 4}, at::kByte);
-  const at::Tensor logits = at::randn({1, 1, 4, 4, 4});
-  const LossSet losses(c.loss, c.data, 1);
-  double sum = 0;
-  for (int64_t step = 3; step < 11; ++step) {
-    const LossResult result = losses.compute({logits}, c.targets, step);
-    EXPECT_EQ(result.terms[1].second.has_value(), step == 3 || step == 7) << step;
-    sum += result.total.item<double>();
-  }
-  EXPECT_FALSE(losses.compute({logits}, c.targets, 2).terms[1].second.has_value());
-  const LossResult both = losses.compute({logits}, c.targets, 3);
-  const double bce = both.terms[0].second->item<double>(), dice = both.terms[1].second->item<double>();
-  EXPECT_NEAR(sum / 8, bce + 0.5 * dice, 1e-5);
-}
-
-TEST(LossSet, TermsSeeTheirHeadTheirChannelsAndTheirTarget) {
-  torch::manual_seed(21);
-  Case c;
-  const std::vector<HeadOptions> heads{{"affinity", 3}, {"distance", 1}};
-  c.loss.terms = {term("bce"), term("smooth_l1"), term("bce")};
-  c.loss.terms[0].head = "affinity";
-  c.loss.terms[0].target = "affinity";
-  c.loss.terms[1].head = "distance";
-  c.loss.terms[1].target = "signed_distance";
-  c.loss.terms[2].channels = {2};
-  c.targets.label = at::randint(0, 2, {1, 1, 4, 4, 4}, at::kByte);
-  c.targets.extra["affinity"] = at::randint(0, 2, {1, 3, 4, 4, 4}, at::kByte);
-  c.targets.extra["signed_distance"] = at::randn({1, 1, 4, 4, 4});
-  const at::Tensor logits = at::randn({1, 4, 4, 4, 4});
-  const LossResult result = LossSet(c.loss, c.data, 4, heads).compute({logits}, c.targets, 0);
-  const auto value = [&](size_t i) { return result.terms[i].second->item<double>(); };
-  const auto bce = [](const at::Tensor& x, const at::Tensor& t) {
-    return at::binary_cross_entropy_with_logits(x, t.to(at::kFloat)).item<double>();
-  };
-  EXPECT_NEAR(value(0), bce(logits.narrow(1, 0, 3), c.targets.extra["affinity"]), 1e-6);
-  EXPECT_NEAR(value(1), at::smooth_l1_loss(logits.narrow(1, 3, 1), c.targets.extra["signed_distance"]).item<double>(),
-              1e-6);
-  EXPECT_NEAR(value(2), bce(logits.narrow(1, 2, 1), c.targets.label), 1e-6);
-  // Coarser outputs: classes by nearest neighbour, values by the mean of the voxels that fall together.
-  const at::Tensor coarse = at::randn({1, 4, 2, 2, 2});
-  c.loss.deep_supervision_weights = {0, 1};
-  const LossResult lower = LossSet(c.loss, c.data, 4, heads).compute({logits, coarse}, c.targets, 0);
-  const at::Tensor mean = at::avg_pool3d(c.targets.extra["signed_distance"], {2, 2, 2});
-  EXPECT_NEAR(lower.terms[1].second->item<double>(), at::smooth_l1_loss(coarse.narrow(1, 3, 1), mean).item<double>(),
-              1e-6);
-  c.loss.terms[0].head = "affinities";
-  EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
-  c.loss.terms[0].head = "distance";
-  c.loss.terms[0].channels = {1};
-  EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
+TEST(Losses, EveryOptionOfALossSaysWhatItMeans) {
+  for (const LossEntry& entry : all_losses())
+    for (const OptionRow& row : entry.options()) EXPECT_FALSE(row.meaning.empty()) << entry.name << "." << row.key;
 }
 
 // The public baseline's form rewards foreground far from the label: there all-foreground scores best.
@@ -381,19 +307,6 @@ TEST(ClDice, OfThinningIsThatOfALineWhereTheMasksAgree) {
   ASSERT_NEAR(line, 20, 6);
   const double recall = (0.8 * line + 1) / (line + 1), expected = 1 - 2 * recall / (1 + recall);  // precision 1
   EXPECT_NEAR(c.total(at::logit(c.targets.label.to(at::kDouble) * 0.6 + 0.2)).item<double>(), expected, 1e-6);
-}
-
-TEST(LossSet, RefusesWhatCannotWork) {
-  Case c;
-  c.loss.terms = {term("dicee")};
-  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
-  c.loss.terms = {term("mae")};
-  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
-  c.loss.terms = {term("cross_entropy")};
-  EXPECT_THROW(LossSet(c.loss, c.data, 1), Error);
-  c.loss.terms = {};
-  EXPECT_EQ(LossSet(c.loss, c.data, 1).term_names(), (std::vector<std::string>{"dice", "bce"}));
-  EXPECT_EQ(LossSet(c.loss, c.data, 2).term_names(), (std::vector<std::string>{"dice", "cross_entropy"}));
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ LossEntry mae_entry() {
     parse_params<MaeOptions>(params, "loss.terms: mae");
     return std::make_unique<Mae>();
   };
+  entry.options = rows_of<MaeOptions>;
   return entry;
 }
 

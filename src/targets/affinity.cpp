@@ -45,7 +45,8 @@ TargetEntry affinity_target() {
   return {"affinity", "Whether two voxels an offset apart are one object; a channel per offset",
           [](const Tree& params) -> std::unique_ptr<Target> {
             return std::make_unique<Affinity>(parse_params<AffinityOptions>(params, "loss.targets: affinity"));
-          }};
+          },
+          rows_of<AffinityOptions>};
 }
 
 }  // namespace vox

@@ -44,7 +44,8 @@ TargetEntry boundary_target() {
   return {"boundary", "Voxels with a face neighbour of another label",
           [](const Tree& params) -> std::unique_ptr<Target> {
             return std::make_unique<BoundaryTarget>(parse_params<BoundaryOptions>(params, "loss.targets: boundary"));
-          }};
+          },
+          rows_of<BoundaryOptions>};
 }
 
 }  // namespace vox

@@ -69,7 +69,8 @@ TargetEntry flow_target() {
           [](const Tree& params) -> std::unique_ptr<Target> {
             parse_params<FlowOptions>(params, "loss.targets: flow");
             return std::make_unique<Flow>();
-          }};
+          },
+          rows_of<FlowOptions>};
 }
 
 }  // namespace vox

@@ -22,10 +22,12 @@ class Foreground : public Target {
 }  // namespace
 
 TargetEntry foreground_target() {
-  return {"foreground", "Everything that is not background", [](const Tree& params) -> std::unique_ptr<Target> {
+  return {"foreground", "Everything that is not background",
+          [](const Tree& params) -> std::unique_ptr<Target> {
             parse_params<ForegroundOptions>(params, "loss.targets: foreground");
             return std::make_unique<Foreground>();
-          }};
+          },
+          rows_of<ForegroundOptions>};
 }
 
 }  // namespace vox

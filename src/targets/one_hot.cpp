@@ -31,9 +31,11 @@ class OneHot : public Target {
 }  // namespace
 
 TargetEntry one_hot_target() {
-  return {"one_hot", "A channel per class: 1 where the label is it", [](const Tree& params) -> std::unique_ptr<Target> {
+  return {"one_hot", "A channel per class: 1 where the label is it",
+          [](const Tree& params) -> std::unique_ptr<Target> {
             return std::make_unique<OneHot>(parse_params<OneHotOptions>(params, "loss.targets: one_hot"));
-          }};
+          },
+          rows_of<OneHotOptions>};
 }
 
 }  // namespace vox

@@ -44,7 +44,8 @@ TargetEntry signed_distance_target() {
           [](const Tree& params) -> std::unique_ptr<Target> {
             return std::make_unique<SignedDistance>(
                 parse_params<SignedDistanceOptions>(params, "loss.targets: signed_distance"));
-          }};
+          },
+          rows_of<SignedDistanceOptions>};
 }
 
 }  // namespace vox

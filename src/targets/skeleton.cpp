@@ -47,7 +47,8 @@ TargetEntry skeleton_target() {
   return {"skeleton", "Skeleton of the foreground, slice by slice or in three dimensions",
           [](const Tree& params) -> std::unique_ptr<Target> {
             return std::make_unique<Skeleton>(parse_params<SkeletonTargetOptions>(params, "loss.targets: skeleton"));
-          }};
+          },
+          rows_of<SkeletonTargetOptions>};
 }
 
 }  // namespace vox

@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/shape.h"
-#include "config/options.h"
+#include "config/config.h"
 
 namespace vox {
 
@@ -37,6 +37,7 @@ class Target {
 struct TargetEntry {
   std::string name, help;
   std::function<std::unique_ptr<Target>(const Tree& params)> make;
+  std::vector<OptionRow> (*options)();  // of its own
 };
 const std::vector<TargetEntry>& all_targets();
 

@@ -112,7 +112,8 @@ json to_json(const Profile& profile) {
        {{"host_rss_gb", record.rss_gb},
         {"host_peak_gb", record.rss_peak_gb},
         {"store_gb", static_cast<double>(record.after.resident_peak) / 1e9},
-        {"gpu_gb", optional_number(record.gpu_mem_gb)}}},
+        {"gpu_gb", optional_number(record.gpu_mem_gb)},
+        {"gpu_total_gb", optional_number(record.gpu_total_gb)}}},
       {"losses", record.losses}};
   add_details(profile, document);
   return document;

@@ -47,7 +47,7 @@ std::string trial_line(const Trial& trial, const TuneRequest& request) {
                                     trial.name, trial.note.empty() ? "" : "\n            ", trial.note);
   const std::string speed = cell(number_or_dash(trial.samples_per_s, 2), 10);
   const std::string gain = cell(number_or_dash(trial.gain.value_or(0), 2), 7);
-  const std::string memory = cell(number_or_dash(trial.memory_gb, 2), 11);
+  const std::string memory = cell(number_or_dash(trial.gpu_memory_gb.value_or(trial.memory_gb), 2), 11);
   const auto loss = trial.equal_samples_loss;
   if (request.ablate) return speed + gain + memory + cell(loss ? format_number(*loss, 4) : "-", 9) + ending;
   return speed + cell(number_or_dash(trial.step_ms, 1), 10) +
@@ -67,6 +67,7 @@ json trial_json(const Trial& trial) {
           {"predicted_step_ms", number(trial.predicted_step_ms)},
           {"data_wait_ms", measured(trial.data_wait_ms)},
           {"memory_gb", trial.memory_gb},
+          {"gpu_memory_gb", number(trial.gpu_memory_gb)},
           {"gain", number(trial.gain)},
           {"loss_difference", number(trial.loss_difference)},
           {"losses", trial.losses},
@@ -165,9 +166,13 @@ void define(CLI::App& command) {
   command
       .add_flag("--ablate", request.ablate, "a table of what each of the guides' changes brings, alone and together")
       ->excludes(plan);
-  command.add_option("--memory-target", request.memory_target, "share of the memory that a setting may use")
+  command
+      .add_option("--memory-target", request.memory_target,
+                  "share of the host's and of the GPU's memory that a setting may use")
       ->check(CLI::Range(0.001, 1.0));
-  command.add_option("--steps", request.steps, "steps of each trial; without it until its median is stable")
+  command
+      .add_option("--steps", request.steps,
+                  "steps of each trial; without it until its median is stable, with --plan 50")
       ->check(CLI::PositiveNumber);
   command.add_option("--output", arguments->output, "write the recipe that came out to this file");
   command.add_option("--run", arguments->run, "leave every trial in this folder, and in its report.html");

@@ -78,7 +78,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::optional<double> handover_ns;  // a cache line from one CPU to another and back: the median
   StoreCounts before, after;
   double rss_gb = 0, rss_peak_gb = 0;
-  std::optional<double> gpu_busy, gpu_mem_gb;
+  std::optional<double> gpu_busy, gpu_mem_gb, gpu_total_gb;
   std::vector<double> losses;           // of the first steps
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
   std::optional<ThreadTrial> other_threads;

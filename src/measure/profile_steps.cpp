@@ -214,7 +214,10 @@ class StepWatch {
     record_.rss_gb = resident_gb();
     gpu_.reset();
     if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
-    if (step.on_gpu) record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
+    if (step.on_gpu) {
+      record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
+      record_.gpu_total_gb = gpu_total_gb(*step.learner);
+    }
     if (!request_.details) return save_once();
     phase_ = Phase::kDetails;
     detailer_.start(step, record_.wall_ms / static_cast<double>(record_.steps));

@@ -127,6 +127,11 @@ double gpu_reserved_gb(const Learner& learner) {
   return static_cast<double>(stats.reserved_bytes[0].peak) / 1e9;
 }
 
+double gpu_total_gb(const Learner& learner) {
+  const at::Device device = learner.network->parameters().device();
+  return static_cast<double>(at::getDeviceAllocator(device.type())->getMemoryInfo(device.index()).second) / 1e9;
+}
+
 void StepDetailer::start(const ProbedStep& step, double step_ms) {
   on_gpu_ = step.on_gpu;
   const int64_t most = on_gpu_ ? kTracedStepsOnGpu : kTracedSteps;

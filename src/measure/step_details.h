@@ -34,6 +34,7 @@ class StepDetailer {
   StepDetails details_;
 };
 
+double gpu_total_gb(const Learner& learner);     // that there is
 double gpu_reserved_gb(const Learner& learner);  // at its peak, in 1e9 bytes: what the captured step holds too
 
 }  // namespace vox

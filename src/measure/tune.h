@@ -22,6 +22,8 @@ struct Trial {
   std::vector<std::string> changes;  // against the recipe, all of them
   TrialVerdict verdict = TrialVerdict::kFailed;
   double step_ms = 0, data_wait_ms = 0, samples_per_s = 0, voxels_per_s = 0, memory_gb = 0;
+  std::optional<double> gpu_memory_gb;  // at its peak; absent on a CPU
+  double gpu_total_gb = 0;
   std::optional<double> predicted_step_ms;  // what the model said before it ran
   std::optional<double> gain;               // samples a second against the one it started from
   std::optional<double> loss_difference;    // largest relative one of the first steps, where it must be none

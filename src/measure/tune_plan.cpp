@@ -146,12 +146,14 @@ std::vector<Ablation> ablations_of(const Options& options) {
   return rows;
 }
 
-// The loss once as many samples were seen as the recipe sees in the steps whose losses are known.
-double loss_after_equal_samples(const Trial& trial, const Trial& start) {
+// The loss once as many samples were seen as the recipe sees in the steps whose losses are known; absent where the
+// trial did not come so far.
+std::optional<double> loss_after_equal_samples(const Trial& trial, const Trial& start) {
   const double batch = trial.samples_per_s * trial.step_ms, start_batch = start.samples_per_s * start.step_ms;
-  if (trial.losses.empty() || batch <= 0) return std::nan("");
-  const auto steps = static_cast<size_t>(std::lround(static_cast<double>(start.losses.size()) * start_batch / batch));
-  return trial.losses[std::clamp<size_t>(steps, 1, trial.losses.size()) - 1];
+  if (start.losses.empty() || batch <= 0) return std::nullopt;
+  const auto steps = std::lround(static_cast<double>(start.losses.size()) * start_batch / batch);
+  if (steps < 1 || steps > static_cast<long>(trial.losses.size())) return std::nullopt;
+  return trial.losses[static_cast<size_t>(steps) - 1];
 }
 
 void note_ablation(Trial& trial, const Trial& start, double by_chance) {

@@ -5,20 +5,23 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/span.h"
 #include "base/text.h"
-#include "measure/child.h"
-#include "measure/compare.h"
 #include "measure/doctor_files.h"
 
 namespace vox {
 namespace {
 
 constexpr double kTrialSeconds = 10;   // of steps
+constexpr int64_t kRungSteps = 50;     // of the guides' ladder
+constexpr double kRungSeconds = 60;    // at most
 constexpr double kLongestTrial = 180;  // with opening the data
 constexpr double kShortestTrial = 5;
 constexpr double kGain = 1.02;  // voxels a second: less is not worth a change
 constexpr double kSecondsOfTurns = 4, kSecondsOfShortTurns = 1.5;
-constexpr int kAblationLosses = 24;  // steps; a doubled batch has seen as many samples after half of them
+// Steps of a table whose losses are compared, which every trial reaches: with those before it measures. A doubled
+// batch has seen as many samples after half of them.
+constexpr int64_t kComparedLosses = 16, kStepsBefore = 5;
 
 int64_t usable_memory() {  // of the machine, or of the container where that has less
   return count_memory({}).usable();
@@ -104,18 +107,25 @@ std::optional<double> loss_difference(const Trial& first, const Trial& second) {
   return largest;
 }
 
-TrialRunner::TrialRunner(const TuneRequest& request)
+double seconds_of_the_clock() {
+  static const Clock::time_point begin = Clock::now();
+  return seconds_since(begin);
+}
+
+TrialRunner::TrialRunner(const TuneRequest& request, TrialTools tools)
     : request_(request),
+      tools_(std::move(tools)),
       config_(load_config(request.recipe, request.overrides)),
-      begin_(Clock::now()),
+      begin_(tools_.seconds()),
       memory_bytes_(static_cast<int64_t>(request.memory_target * static_cast<double>(usable_memory()))) {}
 
 double TrialRunner::seconds_left() const {
-  return 60 * request_.minutes - seconds_since(begin_);
+  return 60 * request_.minutes - (tools_.seconds() - begin_);
 }
 
 bool TrialRunner::over_memory_target(const Trial& trial) const {
-  return trial.memory_gb * 1e9 > static_cast<double>(memory_bytes_);
+  const bool of_gpu = trial.gpu_memory_gb && *trial.gpu_memory_gb > request_.memory_target * trial.gpu_total_gb;
+  return of_gpu || trial.memory_gb * 1e9 > static_cast<double>(memory_bytes_);
 }
 
 Config TrialRunner::config_with(const Changes& changes) const {
@@ -147,9 +157,9 @@ void TrialRunner::judge(Trial& trial, const Trial& base) const {
   request.seconds = request_.steps > 0 ? kSecondsOfShortTurns : kSecondsOfTurns;
   request.warm_cache = true;
   request.threshold = voxels_ratio;
-  const auto start = Clock::now();
+  const double start = tools_.seconds();
   try {
-    const Comparison turns = compare_recipes(request);
+    const Comparison turns = tools_.compare(request);
     trial.gain = voxels_ratio / turns.ratio;
     const double surely = voxels_ratio / turns.interval.high;
     if (*trial.gain > kGain && surely > 1) trial.verdict = TrialVerdict::kBetter;
@@ -158,7 +168,7 @@ void TrialRunner::judge(Trial& trial, const Trial& base) const {
   } catch (const Error& error) {
     trial.note = concat("could not be measured again: ", error.what());
   }
-  trial.seconds += seconds_since(start);
+  trial.seconds += tools_.seconds() - start;
 }
 
 void TrialRunner::read_result(const std::string& document, Trial& trial) const {
@@ -166,7 +176,12 @@ void TrialRunner::read_result(const std::string& document, Trial& trial) const {
   trial.step_ms = result.at("step_ms");
   trial.data_wait_ms = result.at("data_wait_ms");
   trial.samples_per_s = result.at("samples_per_s");
-  trial.memory_gb = result.at("memory").at("host_peak_gb");
+  const nlohmann::json& memory = result.at("memory");
+  trial.memory_gb = memory.at("host_peak_gb");
+  if (!memory.at("gpu_gb").is_null()) {
+    trial.gpu_memory_gb = memory.at("gpu_gb");
+    trial.gpu_total_gb = memory.at("gpu_total_gb");
+  }
   trial.bottleneck = result.at("bottleneck").at("name");
   trial.note = result.at("bottleneck").at("evidence");
   for (const auto& loss : result.at("losses"))  // JSON has no NaN: it comes as null
@@ -185,16 +200,21 @@ Trial& TrialRunner::run(const std::string& name, const Changes& changes,
   trial.changes = words_of(changes);
   trial.predicted_step_ms = predicted_step_ms;
   std::vector<std::string> arguments{"profile", request_.recipe, "--alone", "--json", "--warm-cache"};
-  arguments.insert(arguments.end(), {"--seconds", shortest(kTrialSeconds)});
-  if (request_.ablate) arguments.insert(arguments.end(), {"--losses", concat(kAblationLosses)});
-  if (request_.steps > 0) arguments.insert(arguments.end(), {"--steps", concat(request_.steps)});
+  const bool rung = !request_.plan.empty();
+  const int64_t steps = rung && request_.steps == 0 ? kRungSteps : request_.steps;
+  arguments.insert(arguments.end(), {"--seconds", shortest(rung ? kRungSeconds : kTrialSeconds)});
+  if (request_.ablate) {
+    const int64_t reached = steps > 0 ? kStepsBefore + steps : kComparedLosses;
+    arguments.insert(arguments.end(), {"--losses", concat(std::min(reached, kComparedLosses))});
+  }
+  if (steps > 0) arguments.insert(arguments.end(), {"--steps", concat(steps)});
   if (!request_.device.empty()) arguments.insert(arguments.end(), {"--device", request_.device});
   arguments.insert(arguments.end(), request_.overrides.begin(), request_.overrides.end());
   arguments.insert(arguments.end(), trial.changes.begin(), trial.changes.end());
   const bool first = trials_.empty();  // it may have to prepare the data
   const double limit = first ? std::max(60 * request_.minutes, kShortestTrial)
                              : std::clamp(seconds_left(), kShortestTrial, kLongestTrial);
-  const ChildResult result = run_child(arguments, {.seconds = limit, .resident_bytes = memory_bytes_});
+  const ChildResult result = tools_.run(arguments, {.seconds = limit, .resident_bytes = memory_bytes_});
   trial.seconds = result.seconds;
   trial.verdict = verdict_of(result.end);
   if (result.end == ChildEnd::kDone)

@@ -1,11 +1,12 @@
 // One trial: a child process that profiles the recipe with changes, and what became of it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "base/span.h"
+#include "measure/child.h"
 #include "measure/tune.h"
 
 namespace vox {
@@ -15,9 +16,17 @@ std::vector<std::string> words_of(const Changes& changes);
 Changes changes_of(const std::vector<std::string>& words);
 Changes merged(Changes changes, const std::vector<std::string>& words);  // the later one holds
 
+double seconds_of_the_clock();  // since some beginning
+
+struct TrialTools {  // a test gives its own machine and clock
+  std::function<ChildResult(const std::vector<std::string>& arguments, const ChildLimits&)> run = run_child;
+  std::function<Comparison(const CompareRequest&)> compare = compare_recipes;
+  std::function<double()> seconds = seconds_of_the_clock;
+};
+
 class TrialRunner {
  public:
-  explicit TrialRunner(const TuneRequest& request);
+  explicit TrialRunner(const TuneRequest& request, TrialTools tools = {});
 
   // Runs and files it; the verdict of one that worked is left to the caller.
   Trial& run(const std::string& name, const Changes& changes, const std::optional<double>& predicted_step_ms = {});
@@ -38,8 +47,9 @@ class TrialRunner {
   std::vector<std::string> recipe_with(const Trial& trial) const;
 
   const TuneRequest& request_;
+  TrialTools tools_;
   Config config_;
-  Clock::time_point begin_;
+  double begin_;
   int64_t memory_bytes_ = 0;
   std::vector<Trial> trials_;
 };

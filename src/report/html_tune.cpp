@@ -29,12 +29,18 @@ std::optional<double> number_in(const json& object, const char* key) {
   return found->get<double>();
 }
 
+// Of the GPU, or of the process where there is none.
+std::optional<double> memory_of(const json& trial) {
+  const std::optional<double> of_gpu = number_in(trial, "gpu_memory_gb");
+  return of_gpu ? of_gpu : number_in(trial, "memory_gb");
+}
+
 // The chosen one is the last that has the chosen changes: it may have been tried more than once.
 std::vector<Mark> marks_of(const json& tune) {
   std::vector<Mark> marks;
   size_t chosen = 0;
   for (const json& trial : tune.at("trials")) {
-    const std::optional<double> speed = number_in(trial, "samples_per_s"), memory = number_in(trial, "memory_gb");
+    const std::optional<double> speed = number_in(trial, "samples_per_s"), memory = memory_of(trial);
     if (!speed || !memory || !(*speed > 0) || !(*memory > 0)) continue;
     marks.push_back({.name = trial.at("name").get<std::string>(),
                      .memory = *memory,
@@ -120,12 +126,13 @@ std::string ladder(const json& tune) {
          "class=\"n\">GB</th>"
          "<th class=\"n\">gain</th><th class=\"n\">loss differs by</th><th></th></tr>";
   for (const json& trial : tune.at("trials")) {
-    const auto number = [&](const char* key) {
-      return concat("<td class=\"n\">", short_number(number_in(trial, key)), "</td>");
+    const auto cell = [](const std::optional<double>& value) {
+      return concat("<td class=\"n\">", short_number(value), "</td>");
     };
+    const auto number = [&](const char* key) { return cell(number_in(trial, key)); };
     out << "<tr><td><code>" << escape_html(trial.at("name").get<std::string>()) << "</code></td><td>"
         << escape_html(trial.at("verdict").get<std::string>()) << "</td>" << number("samples_per_s")
-        << number("step_ms") << number("predicted_step_ms") << number("data_wait_ms") << number("memory_gb")
+        << number("step_ms") << number("predicted_step_ms") << number("data_wait_ms") << cell(memory_of(trial))
         << number("gain") << number("loss_difference") << "<td class=\"soft\">" << escape_html(trial.value("note", ""))
         << "</td></tr>";
   }

@@ -1,6 +1,7 @@
 """voxloom doctor: the machine, and what a recipe does on it."""
 import json
 import os
+import shlex
 
 import numpy as np
 import pytest
@@ -150,11 +151,15 @@ def test_one_worker_beside_many_cpus(doctor):
     assert verdict(findings, "workers") == ("will hurt" if CPUS >= 4 else "fine")
 
 
-@pytest.mark.parametrize("overrides", [["data.patch_size=16,16,17"], ["data.patch_size=32,16,16", "data.padding=none"],
-                                       ["data.images=nothing/*.npy"]])
-def test_what_will_fail_does_fail(voxloom, recipe, tmp_path, overrides):
+@pytest.mark.parametrize("name, overrides", [("network", ["data.patch_size=16,16,17"]),
+                                             ("patch", ["data.patch_size=32,16,16", "data.padding=none"]),
+                                             ("data", ["data.images=[nothing/*.npy]"])])
+def test_what_will_fail_does_fail_and_so_does_what_proves_it(voxloom, doctor, recipe, tmp_path, name, overrides):
     result = voxloom("train", recipe, *overrides, "--fast-dev-run", "1", check=False, cwd=tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
+    proof = shlex.split(doctor(*overrides)[0][name][0]["proof"])
+    assert proof[0] == "voxloom" and proof[2:3 + len(overrides)] == [str(recipe), *overrides]
+    assert voxloom(*proof[1:], check=False, cwd=tmp_path).returncode == 1, proof
 
 
 def test_synthetic_data_is_not_made(doctor, tmp_path):

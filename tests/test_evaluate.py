@@ -1,4 +1,5 @@
 """voxloom evaluate --task segmentation against NumPy."""
+import csv
 import json
 
 import numpy as np
@@ -73,8 +74,15 @@ def test_folders_are_matched_by_id_across_formats(voxloom, draw, tmp_path):
         assert_scores(result["cases"][case], truth)
     for name in ("dice", "iou", "precision", "recall"):
         assert result["mean"][name] == pytest.approx(np.mean([values[name] for values, _ in truths.values()]))
-    table = evaluate(voxloom, predictions, references, "--ignore-label", 2).stdout
+    table = evaluate(voxloom, predictions, references, "--ignore-label", 2, "--csv", tmp_path / "scores.csv").stdout
     assert f"{result['mean']['dice']:.4f}" in table and "b.1" in table
+    rows = list(csv.DictReader((tmp_path / "scores.csv").open()))
+    assert [row["case"] for row in rows] == sorted(truths)
+    assert list(rows[0])[:7] == ["case", *table.split("\n")[0].split()[1:]], "the scores of the table come first"
+    for row in rows:
+        values, classes = truths[row["case"]]
+        assert {name: float(row[name]) for name in values} == pytest.approx(values)
+        assert float(row["1.dice"]) == pytest.approx(classes["1"]["dice"])
 
 
 def test_empty_masks(voxloom, tmp_path):
@@ -161,8 +169,9 @@ def test_a_folder_and_a_file_are_refused(voxloom, folders, tmp_path):
     (tmp_path / "bare").mkdir()
     result = evaluate(voxloom, tmp_path / "bare", folders[1], check=False)
     assert result.returncode == 1 and "no volume" in result.stderr
-    result = evaluate(voxloom, tmp_path / "missing.npy", folders[1] / "a.npy", check=False)
-    assert result.returncode == 1 and "missing.npy" in result.stderr
+    for reference in (folders[1] / "a.npy", folders[1]):
+        result = evaluate(voxloom, tmp_path / "missing.npy", reference, check=False)
+        assert result.returncode == 1 and "missing.npy: there is no such file or folder" in result.stderr
 
 
 def test_an_unknown_task_is_a_wrong_command_line(voxloom, tmp_path):

@@ -112,8 +112,9 @@ def test_the_guide_to_gpus_is_what_the_program_says():
 def test_wrong_input_is_refused(voxloom, recipe, tmp_path):
     missing = voxloom("profile", tmp_path / "absent.yaml", "--json", check=False)
     assert missing.returncode == 1 and "absent.yaml" in missing.stderr and not missing.stdout
-    both = voxloom("profile", recipe, "--data-only", "--no-data", check=False)
-    assert both.returncode == 2
+    for words in (["--data-only", "--no-data"], [recipe, "--data-only"]):
+        both = voxloom("profile", recipe, *words, check=False)
+        assert both.returncode == 2 and not both.stdout
     np.save(tmp_path / "images" / "case_000.npy", np.full((32, 36, 40), np.nan, np.float32))
     broken = voxloom("profile", recipe, "--json", check=False)
     assert broken.returncode == 1 and "case_000" in broken.stderr and not broken.stdout

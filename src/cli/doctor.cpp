@@ -71,6 +71,16 @@ void print_summary(Outlook verdict) {
             << '\n';
 }
 
+// The recipe with its changes as a shell takes them: what proves a finding needs both.
+std::string as_typed(const Arguments& arguments) {
+  std::string words = arguments.config;
+  for (const std::string& word : arguments.overrides) {
+    const bool plain = word.find_first_of(" \t*?[]{}()<>|&;$`\"\\'#~!") == std::string::npos;
+    words += plain ? " " + word : " '" + word + "'";
+  }
+  return words;
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.probe.empty()) return convolve_bfloat16();
   const bool has_recipe = !arguments.config.empty();
@@ -78,7 +88,7 @@ void run(const Arguments& arguments) {
   const MachineView machine = this_machine(config.options.data.cache_dir);
   const std::vector<Finding> of_machine = examine_machine(machine);
   std::vector<Finding> of_recipe;
-  if (has_recipe) of_recipe = examine_recipe(recipe_facts(config, arguments.config, machine));
+  if (has_recipe) of_recipe = examine_recipe(recipe_facts(config, as_typed(arguments), machine));
   const Outlook overall = std::max(worst(of_machine), worst(of_recipe));
   if (arguments.as_json) {
     ordered_json out{{"verdict", name_of(overall)}, {"machine", to_json(of_machine)}};

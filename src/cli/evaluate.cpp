@@ -119,6 +119,8 @@ Results evaluate_folders(const EvaluateOptions& options, ThreadPool& pool) {
 
 Results evaluate_all(const EvaluateOptions& options) {
   ThreadPool pool(available_cpus());
+  for (const std::string& path : {options.prediction, options.reference})  // or FILE:DATASET
+    VOX_CHECK(fs::exists(path) || path.find(':') != std::string::npos, path, ": there is no such file or folder.");
   const bool folders = is_folder_of_cases(options.prediction);
   VOX_CHECK(folders == is_folder_of_cases(options.reference), "--prediction ", options.prediction, " is a ",
             folders ? "folder" : "volume", " but --reference ", options.reference, " is a ",
@@ -138,12 +140,12 @@ void run_evaluate(const EvaluateOptions& options) {
   for (const auto& [id, of_case] : results.cases) scores.push_back(of_case);
   const Scores mean = metric.mean(scores);
   if (!results.cases.empty() || options.keep_going) {
+    if (!options.csv.empty()) write_csv(options.csv, metric, results);
     if (options.json) {
       print_json(metric, results, mean);
     } else if (!results.cases.empty()) {
       print_table(metric, results, mean);
     }
-    if (!options.csv.empty()) write_csv(options.csv, results);
   }
   if (results.failures.empty()) return;
   for (const auto& [id, sentence] : results.failures) std::cerr << "voxloom: " << sentence << '\n';

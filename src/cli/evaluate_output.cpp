@@ -79,7 +79,7 @@ void print_table(const MetricEntry& metric, const Results& results, const Scores
   if (mean.classes.size() > 1) print_groups(metric, mean);
 }
 
-void write_csv(const std::string& path, const Results& results) {
+void write_csv(const std::string& path, const MetricEntry& metric, const Results& results) {
   std::map<std::string, Values> rows;
   std::set<std::string> columns;
   for (const auto& [id, scores] : results.cases) {
@@ -89,12 +89,14 @@ void write_csv(const std::string& path, const Results& results) {
       for (const auto& [name, value] : values) row[label + "." + name] = value;
     for (const auto& [name, value] : row) columns.insert(name);
   }
-  std::string text = "case";
-  for (const std::string& column : columns) text += "," + column;
-  text += "\n";
+  std::vector<std::string> in_order;  // as in the table, then the others
+  for (const ScoreInfo& score : metric.scores)
+    if (columns.erase(score.name) > 0) in_order.push_back(score.name);
+  in_order.insert(in_order.end(), columns.begin(), columns.end());
+  std::string text = concat("case,", join(in_order, ","), "\n");
   for (const auto& [id, row] : rows) {
-    text += id;
-    for (const std::string& column : columns) text += "," + (row.count(column) ? shortest(row.at(column)) : "");
+    text += id.find(',') == std::string::npos ? id : concat('"', id, '"');
+    for (const std::string& column : in_order) text += "," + (row.count(column) ? shortest(row.at(column)) : "");
     text += "\n";
   }
   write_file(path, text);

@@ -16,6 +16,6 @@ struct Results {
 void print_json(const MetricEntry& metric, const Results& results, const Scores& mean);
 void print_table(const MetricEntry& metric, const Results& results, const Scores& mean);
 // A row for each case; what belongs to a class, structure, dimension or threshold has the column label.name.
-void write_csv(const std::string& path, const Results& results);
+void write_csv(const std::string& path, const MetricEntry& metric, const Results& results);
 
 }  // namespace vox::cli

@@ -93,6 +93,9 @@ void predict(const Arguments& arguments, const Words& words) {
 void run(const Arguments& arguments) {
   const Words words = sort_profile_words(arguments.words);
   if (!arguments.on.empty()) return predict(arguments, words);
+  if (words.recipes.size() == 2 && (arguments.data_only || arguments.no_data))
+    throw CLI::ParseError("two recipes are compared by whole steps, without --data-only and --no-data",
+                          CLI::ExitCodes::ExtrasError);
   const ProfileRequest request = request_of(arguments, words.recipes.back(), words.overrides);
   if (arguments.turns) return serve_turns(request, std::cin, std::cout);
   const std::optional<CompareRequest> comparison = wanted_comparison(arguments, words);
@@ -117,6 +120,7 @@ void run(const Arguments& arguments) {
     std::cout << document.dump(2) << '\n';
     return;
   }
+  if (comparison) std::cout << join(comparison->second, " ") << '\n';
   std::cout << waterfall(profile);
   if (!trace.empty()) std::cout << "\ntrace: " << trace << " (chrome://tracing, Perfetto)\n";
   if (compared)

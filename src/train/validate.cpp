@@ -26,12 +26,14 @@ struct Judged {           // a batch or a volume, on the CPU
 
 class Judge {
  public:
-  explicit Judge(const ValidationRequest& request) : request_(request) {}
+  Judge(const Options& options, const std::vector<std::string>& terms) : options_(options) {
+    for (const std::string& term : terms) terms_.emplace_back(term, MeanOf{});
+  }
 
-  void add_losses(const LossResult& loss, const std::vector<std::string>& names) {
+  void add_losses(const LossResult& loss) {
     loss_.add(loss.total.item<double>());
-    for (size_t i = 0; i < names.size(); ++i)
-      if (loss.terms[i].second) terms_[names[i]].add(loss.terms[i].second->item<double>());
+    for (size_t i = 0; i < terms_.size(); ++i)
+      if (loss.terms[i].second) terms_[i].second.add(loss.terms[i].second->item<double>());
   }
   void add_error(const at::Tensor& prediction, const Targets& targets) {
     at::Tensor error = (prediction - targets.label.to(prediction.options())).abs();
@@ -50,28 +52,35 @@ class Judge {
     counts_ = {};
   }
 
+  // Every score of such a validation, in order; absent where nothing was judged by it.
+  std::vector<std::pair<std::string, std::optional<double>>> all_scores() const {
+    std::vector<std::pair<std::string, std::optional<double>>> all;
+    const bool patches = options_.validation.mode == "patches";  // pooled; no loss of a whole volume is computed
+    if (patches) all.emplace_back("loss", loss_.mean());
+    for (const auto& [name, mean] : terms_)
+      if (patches) all.emplace_back("loss." + name, mean.mean());
+    if (options_.data.target == "regression") {
+      all.emplace_back("mae", error_.mean());
+      return all;
+    }
+    all.emplace_back("dice", patches ? counts_.dice() : dice_.mean());
+    all.emplace_back("iou", patches ? counts_.iou() : iou_.mean());
+    if (patches) all.emplace_back("precision", counts_.precision());
+    if (patches) all.emplace_back("recall", counts_.recall());
+    return all;
+  }
   std::vector<std::pair<std::string, double>> scores() const {
-    std::vector<std::pair<std::string, double>> result;
-    const auto put = [&](const std::string& name, const std::optional<double>& value) {
-      if (value) result.emplace_back(name, *value);
-    };
-    put("loss", loss_.mean());
-    for (const auto& [name, mean] : terms_) put("loss." + name, mean.mean());
-    put("mae", error_.mean());
-    if (request_.options.data.target == "regression") return result;
-    put("dice", dice_.count > 0 ? dice_.mean() : counts_.dice());
-    put("iou", iou_.count > 0 ? iou_.mean() : counts_.iou());
-    if (dice_.count > 0) return result;
-    put("precision", counts_.precision());
-    put("recall", counts_.recall());
-    return result;
+    std::vector<std::pair<std::string, double>> found;
+    for (const auto& [name, value] : all_scores())
+      if (value) found.emplace_back(name, *value);
+    return found;
   }
 
  private:
-  const ValidationRequest& request_;
+  const Options& options_;
   ConfusionCounts counts_;
   MeanOf loss_, error_, dice_, iou_;
-  std::map<std::string, MeanOf> terms_;
+  std::vector<std::pair<std::string, MeanOf>> terms_;
 };
 
 at::Tensor classes_of(const at::Tensor& logits, double threshold) {
@@ -135,14 +144,13 @@ ValidationResult validate_patches(const ValidationRequest& request) {
                      .split = Split::kValidation,
                      .augment = false,
                      .targets = targets_of(options.loss)});
-  const std::vector<std::string> names = request.loss.term_names();
-  Judge judge(request);
+  Judge judge(options, request.loss.term_names());
   ValidationResult result;
   Batch host;
   for (int64_t done = 0; pipeline.next(host); ++done) {
     const DeviceBatch batch = to_device(host, request.network.parameters().device());
     const at::Tensor logits = request.network.forward(batch.image).front();
-    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded), names);
+    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded));
     const std::string id = case_id(*request.store, batch.samples.front().case_index);
     if (options.data.target == "regression") {
       judge.add_error(logits, batch.targets);
@@ -194,7 +202,7 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
   const Options& options = request.options;
   SlidingWindowOptions window = window_options(options);
   window.window = request.network.round_up(window.window);
-  Judge judge(request);
+  Judge judge(options, {});
   ValidationResult result;
   const std::vector<int64_t>& cases = request.store->dataset().validation;
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -237,16 +245,8 @@ double ValidationResult::at(const std::string& metric) const {
 }
 
 void check_metric(const Options& options, const std::vector<std::string>& terms) {
-  const bool patches = options.validation.mode == "patches";
   std::vector<std::string> known;
-  if (patches) known.push_back("loss");
-  for (const std::string& term : terms)
-    if (patches) known.push_back("loss." + term);
-  if (options.data.target == "regression")
-    known.push_back("mae");
-  else
-    known.insert(known.end(), {"dice", "iou"});
-  if (options.data.target != "regression" && patches) known.insert(known.end(), {"precision", "recall"});
+  for (const auto& [name, value] : Judge(options, terms).all_scores()) known.push_back(name);
   if (std::find(known.begin(), known.end(), options.validation.metric) == known.end())
     throw not_measured(options.validation.metric, known);
 }

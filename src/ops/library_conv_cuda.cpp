@@ -133,7 +133,9 @@ at::Tensor run(const Operation& operation, const Work& work, const std::function
   const bool remembers = kernels_are_timed() && at::globalContext().benchmarkLimitCuDNN() == kAllPlans;
   const std::string name = remembers ? operation.name() : std::string();
   const std::string known = name.empty() ? name : known_choice(name);
-  const bool is_known = !known.empty() && known.find_first_not_of("0123456789") == std::string::npos;
+  constexpr size_t kDigits = 2;  // a file from elsewhere may say anything
+  const bool is_known =
+      !known.empty() && known.size() <= kDigits && known.find_first_not_of("0123456789") == std::string::npos;
   at::Tensor result = first_run(operation, is_known ? std::clamp(std::stoi(known), 1, kAllPlans) : kAllPlans, work);
   if (is_known || name.empty()) return result;
   result.reset();  // its memory is lent to the trials

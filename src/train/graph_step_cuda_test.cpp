@@ -1,4 +1,5 @@
 // Steps as CUDA graphs against the same steps run eagerly: the same kernels, so the same bits.
+#include <ATen/DeviceAccelerator.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -303,6 +304,37 @@ TEST(TermTimes, OfOnePassAreShared) {
   const double lap_ms = replayed_milliseconds(clock, 1, laps).front() / kLaps;
   std::cout << "a lap takes " << 1e3 * lap_ms << " us\n";
   EXPECT_LT(lap_ms, cuda::small_tests() ? 1 : 0.0025);  // two a term
+}
+
+// It looks at its logits on the host without having said so.
+TEST(GraphStep, ALossThatNoGraphHoldsRunsEagerlyAndLeavesNoCaptureBehind) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const at::Tensor weight = at::ones({1}, at::kCUDA).set_requires_grad(true);
+  const at::Tensor image = at::rand({1, 1, 4, 4, 4}, at::kCUDA);
+  const GraphSegments segments{
+      .forward = [&](const at::Tensor& from, int64_t) { return std::vector<at::Tensor>{from * weight}; },
+      .loss =
+          [](const std::vector<at::Tensor>& logits, const Targets&, int64_t) {
+            GraphLoss loss;
+            loss.part = loss.result.total = logits[0].sum() * (logits[0].max().item<float>() > 0 ? 1 : 2);
+            loss.logit_grads = torch::autograd::grad({loss.part}, logits);
+            return loss;
+          },
+      .learns = [](size_t, size_t, int64_t) { return true; },
+      .collect_grads = [&] { weight.mutable_grad().reset(); },
+      .update = [](const at::Tensor&) {}};
+  const std::unique_ptr<GraphStep> graph = make_graph_step(segments, image.device());
+  const Targets targets;
+  const GraphInput input{.image = image, .targets = targets};
+  graph->on_side_stream([&] { segments.loss(segments.forward(image, 0), targets, 0); });
+  EXPECT_FALSE(graph->warmed_up(input));
+  graph->capture(input);
+  for (int step = 0; step < 3; ++step) {
+    graph->forward(input);
+    EXPECT_NEAR(graph->loss(input).part.item<double>(), image.sum().item<double>(), 1e-3) << step;
+    graph->backward();
+  }
+  EXPECT_NO_THROW(at::getDeviceAllocator(at::kCUDA)->emptyCache());
 }
 
 TEST(GraphStep, SaysWhyItCannot) {

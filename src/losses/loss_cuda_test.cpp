@@ -147,9 +147,11 @@ Case draw_case(int64_t seed) {
   return c;
 }
 
+using NodePointer = std::remove_cvref_t<decltype(std::declval<at::Tensor>().grad_fn())>;  // torch's own since 2.13
+
 struct Outcome {
   LossResult result;
-  std::shared_ptr<torch::autograd::Node> fn;
+  NodePointer fn;
   std::vector<at::Tensor> grads;
 };
 
@@ -176,7 +178,7 @@ double relative(const at::Tensor& got, const at::Tensor& expected, double floor 
   return ((a - b).norm() / (b.norm() + floor)).item<double>();
 }
 
-bool is_fused(const std::shared_ptr<torch::autograd::Node>& node) {
+bool is_fused(const NodePointer& node) {
   if (!node) return false;
   if (node->name().find("FusedLosses") != std::string::npos) return true;
   for (const auto& edge : node->next_edges())

@@ -56,14 +56,12 @@ def test_bad_terms(voxloom, arguments, words):
 
 @pytest.mark.parametrize("command, parts", [("bench", ["data", "io", "loss", "step"]),
                                             ("weights", ["show", "import", "export", "forward"])])
-def test_a_command_without_its_part_lists_the_parts(voxloom, command, parts):
-    result = voxloom(command, check=False)
-    assert result.returncode == 2
+def test_a_command_with_a_part_it_has_not_lists_the_parts(voxloom, command, parts):
+    result = voxloom(command, "nosuch", check=False)
+    assert result.returncode == 2 and "nosuch" in result.stderr
     for part in parts:
         (line,) = [line for line in result.stderr.splitlines() if line.split()[:1] == [part]]
         assert len(line.split()) > 2, line
-    result = voxloom(command, "nosuch", check=False)
-    assert result.returncode == 2 and "nosuch" in result.stderr and parts[0] in result.stderr
 
 
 @pytest.mark.parametrize("name, expected", [("noise.pt", "PyTorch"), ("noise.pth", "PyTorch"), ("noise.keras", "Keras"),

@@ -251,6 +251,14 @@ def test_runs_side_by_side(voxloom, draw, tmp_path):
     assert "training.seed" not in text.split("The whole configuration")[0], "the same in both runs"
 
 
+def test_runs_of_one_name_go_by_their_paths(voxloom, draw, tmp_path):
+    for fold in ("fold0", "fold1"):
+        make_run(tmp_path / fold / "run", draw, steps=100)
+    voxloom("report", "fold0/run", "fold1/run", "--output", "both.html", cwd=tmp_path)
+    text = " ".join(Page((tmp_path / "both.html").read_text()).text)
+    assert "fold0/run" in text and "fold1/run" in text
+
+
 def test_what_is_no_run_is_refused(voxloom, tmp_path):
     for command in ("report", "status", "stop"):
         result = voxloom(command, tmp_path / "missing", check=False)
@@ -324,7 +332,8 @@ def test_watch_ends_with_the_run(voxloom, draw, living_run):
     text = voxloom("status", living_run, "--watch", timeout=60).stdout
     child.wait()
     assert "live-002: training" in text and text.count("live-002: killed") == 1
-    assert voxloom("status", living_run, "--watch", "--json", check=False).returncode == 2
+    (view,) = json.loads(voxloom("status", living_run, "--watch", "--json", timeout=60).stdout)
+    assert view["state"] == "killed" and not view["alive"]
 
 
 @pytest.mark.parametrize("at", ["step", "epoch"])

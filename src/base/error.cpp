@@ -16,7 +16,9 @@ Error with_context(const std::string& context, const std::exception& cause) {
 void throw_system_error(const std::string& action, const std::string& path, int error_number) {
   const bool machine = error_number == ENOSPC || error_number == EDQUOT || error_number == ENOMEM ||
                        error_number == EIO || error_number == EFBIG || error_number == EMFILE || error_number == ENFILE;
-  throw Error(concat("cannot ", action, " ", path, ": ", std::strerror(error_number)),
+  const bool full = error_number == ENOSPC || error_number == EDQUOT;
+  throw Error(concat("cannot ", action, " ", path, ": ", std::strerror(error_number),
+                     full ? "; make room there and run the same command again" : ""),
               machine ? Fault::kMachine : Fault::kInput);
 }
 

@@ -27,7 +27,15 @@ json timing_summary(const std::string& name, std::vector<double> milliseconds) {
   return {{"name", name}, {"median_ms", median}, {"spread_ms", spread}, {"repeats", count}};
 }
 
+namespace {
+json* collected = nullptr;  // where `voxloom bench` alone gathers what its benchmarks found
+}
+
 void print_results(const json& results, bool as_json) {
+  if (as_json && collected != nullptr) {
+    collected->insert(collected->end(), results.begin(), results.end());
+    return;
+  }
   if (as_json) {
     std::cout << results.dump(2) << '\n';
     return;
@@ -140,9 +148,46 @@ const std::vector<CommandEntry>& all_benchmarks() {
   return entries;
 }
 
+struct AloneOptions {
+  bool as_json = false;
+  std::string device;
+};
+
+// What needs no files, small enough for any machine.
+void run_alone(const AloneOptions& options) {
+  const std::string device = options.device.empty() ? "" : " --device " + options.device;
+  const std::vector<std::pair<std::string, std::string>> small{
+      {"augment", "augmentation.preset=nnunet data.patch_size=48,48,48 --repeats 5"},
+      {"gather", "--size 48 --repeats 5"},
+      {"loss", "--size 24,24,24 --repeats 3" + device},
+      {"step", "data.patch_size=16,16,16 data.batch_size=1 model.filters=4,8 --steps 5 --warm-up 1" + device}};
+  json all = json::array();
+  collected = &all;
+  for (const CommandEntry& entry : all_benchmarks())
+    for (const auto& [name, arguments] : small) {
+      if (name != entry.name) continue;
+      CLI::App benchmark(entry.help, name);
+      entry.define(benchmark);
+      benchmark.parse(arguments + (options.as_json ? " --json" : ""));
+    }
+  collected = nullptr;
+  if (options.as_json) print_results(all, true);
+  std::cerr << "data, infer, io and openkbp read files of yours: `voxloom bench io FILE`; --help lists options\n";
+}
+
 void define(CLI::App& command) {
-  command.require_subcommand(1);
-  for (const CommandEntry& entry : all_benchmarks()) entry.define(*command.add_subcommand(entry.name, entry.help));
+  auto options = std::make_shared<AloneOptions>();
+  command.require_subcommand(0, 1);
+  CLI::Option* json_flag = command.add_flag("--json", options->as_json, "Without a name: one JSON document of all");
+  CLI::Option* device = command.add_option("--device", options->device, "Without a name: cpu, cuda or cuda:N");
+  for (const CommandEntry& entry : all_benchmarks()) {
+    CLI::App* part = command.add_subcommand(entry.name, entry.help);
+    entry.define(*part);
+    part->excludes(json_flag)->excludes(device);  // its own stand behind its name
+  }
+  command.callback([&command, options] {
+    if (command.get_subcommands().empty()) run_alone(*options);
+  });
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ void run(Arguments arguments) {
     if (row.contains("eager_ms")) std::cout << ", launched one by one " << format_number(row["eager_ms"], 3) << " ms";
     std::cout << ")  " << format_number(row["extra_mb"], 1) << " MB extra" << std::endl;
   }
-  if (arguments.as_json) std::cout << rows.dump(2) << '\n';
+  if (arguments.as_json) print_results(rows, true);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "augment/augment.h"
 #include "base/error.h"
 #include "losses/loss.h"
+#include "nets/network.h"
+#include "nets/registry.h"
 #include "nets/safetensors.h"
 #include "patch/sampler.h"
 #include "post/post.h"
@@ -41,6 +43,12 @@ void check_transforms(const Options& options, int64_t image_channels) {
                     sample, std::max<int64_t>(1, channels));
 }
 
+// Of a name that is none, making it says so; the others are made once there is data.
+void check_architecture(const ModelOptions& model) {
+  const auto is_it = [&](const NetworkEntry& entry) { return entry.name == model.architecture; };
+  if (std::none_of(all_networks().begin(), all_networks().end(), is_it)) make_network(model, 0);
+}
+
 CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Preprocess& preprocess) {
   try {
     return open_case(one, data, preprocess);
@@ -53,6 +61,7 @@ CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Prep
 }  // namespace
 
 void check_settings(const Options& options) {
+  check_architecture(options.model);
   PostChain(options.inference.postprocess);
   Preprocess(options.data);
   sampler_named(options.data.sampler);
@@ -60,6 +69,10 @@ void check_settings(const Options& options) {
   check_transforms(options, options.model.in_channels);
   Schedule(options.training, {});
   if (!options.model.weights.empty()) SafetensorsFile(options.model.weights);
+}
+
+void check_cases(const Options& options) {
+  make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
 }
 
 HeaderFacts check_headers(const Options& options) {

@@ -8,9 +8,12 @@
 
 namespace vox::cli {
 
-// Error where a name or an option is wrong whatever the data will be: steps of pre- and postprocessing, sampler,
+// Error where a name or an option is wrong whatever the data will be: architecture, steps of pre- and postprocessing, sampler,
 // transforms, terms and targets of the loss, schedule, metric, the file of the first weights.
 void check_settings(const Options& options);
+
+// Error where there are no cases, or the split names others. Lists files and opens none.
+void check_cases(const Options& options);
 
 struct HeaderFacts {
   int64_t image_channels = 0;  // model.in_channels where there is no data

@@ -3,6 +3,7 @@
 #include "cli/inspect.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -90,6 +91,17 @@ void print(const VolumeFacts& facts) {
   if (facts.problems.empty()) std::cout << "no problems found\n";
 }
 
+VolumeFacts facts_of(const std::string& name, ThreadPool& pool) {
+  try {
+    return inspect_volume(name, pool);
+  } catch (const Error& error) {
+    if (!std::filesystem::is_directory(name)) throw;
+    throw Error(concat(error.what(), ". Of a folder of data `voxloom init ", name,
+                       " --output recipe.yaml` makes a recipe, and `voxloom inspect recipe.yaml` then looks at it all"),
+                error.fault());
+  }
+}
+
 void run(const InspectRequest& request) {
   VOX_CHECK(request.picture.empty() || request.sample >= 0, "--picture shows a sample; say which with --sample N");
   const bool recipe = ends_with(request.name, ".yaml") || ends_with(request.name, ".yml");
@@ -99,7 +111,7 @@ void run(const InspectRequest& request) {
   VOX_CHECK(request.overrides.empty(), "\"", request.overrides.front(),
             "\" changes a recipe, but a volume is inspected; leave it out");
   ThreadPool pool(available_cpus());
-  const VolumeFacts facts = inspect_volume(request.name, pool);
+  const VolumeFacts facts = facts_of(request.name, pool);
   if (request.as_json)
     std::cout << to_json(facts).dump(2) << '\n';
   else

@@ -1,4 +1,8 @@
 // Parses the command line, calls one function, and turns what is thrown into one sentence and an exit status.
+#include <poll.h>
+#include <unistd.h>
+#include <csignal>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iomanip>
@@ -35,6 +39,54 @@ int report(const Error& error) {
   return error.fault() == Fault::kInput ? kWrongInput : kMachineFailed;
 }
 
+// What torch and others throw: the first line says what happened; what follows is where in their code.
+int report_foreign(const std::exception& error) {
+  std::string text = error.what();
+  text = trim(text.substr(0, text.find('\n')));
+  for (const char* words : {"can't allocate memory", "out of memory"})
+    if (text.find(words) != std::string::npos)
+      return report(Error(concat("out of memory (", text,
+                                 "); `voxloom train RECIPE --dry-run` adds up what a step needs, and a smaller "
+                                 "data.batch_size, data.patch_size or data.cache_gb needs less"),
+                          Fault::kMachine));
+  return report(Error(text, Fault::kBug));
+}
+
+bool is_device(const std::string& name) {
+  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
+                        name.find_first_not_of("0123456789", 5) == std::string::npos;
+  return name == "cpu" || name == "cuda" || numbered;
+}
+
+// Every command takes --device and --version, also where nothing depends on the device: scripts need not know which.
+void complete(CLI::App& command) {
+  command.set_version_flag("--version", VOX_VERSION);
+  const auto parts = command.get_subcommands([](const CLI::App*) { return true; });
+  for (CLI::App* part : parts) complete(*part);
+  if (!parts.empty() || command.get_option_no_throw("--device")) return;
+  const auto refusal = [](const std::string& name) { return is_device(name) ? "" : "it is cpu, cuda or cuda:N"; };
+  command.add_option("--device", "cpu, cuda or cuda:N; nothing here depends on it")
+      ->check(CLI::Validator(refusal, "cpu|cuda[:N]"));
+}
+
+// A limit on the size of files and a reader that ended are errors to be told or ignored, not to die of: a run would go
+// without saving.
+void keep_from_deadly_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool reader_is_gone() {
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+int status_of_output() {
+  std::cout.flush();
+  if (std::cout || reader_is_gone()) return 0;
+  return report(Error("cannot write to standard output; is the disk full that it goes to?", Fault::kMachine));
+}
+
 // CLI11 would say only that a command is required.
 bool knows_command(const std::string& word) {
   std::vector<std::string> known;
@@ -46,32 +98,57 @@ bool knows_command(const std::string& word) {
   return false;
 }
 
-// A command that has commands of its own, without one of them: CLI11 would say only that one is required.
-bool says_which(const CLI::App& app) {
-  for (const CLI::App* command : app.get_subcommands()) {
-    const auto parts = command->get_subcommands([](const CLI::App*) { return true; });
-    if (parts.empty() || !command->get_subcommands().empty()) continue;
-    const std::vector<std::string> words = command->remaining();
-    std::cerr << "voxloom " << command->get_name() << ": "
-              << (words.empty() ? "say which:" : "there is no \"" + words.front() + "\"; there is:") << '\n';
-    for (const CLI::App* part : parts)
-      std::cerr << "  " << std::left << std::setw(10) << part->get_name() << part->get_description() << '\n';
-    return true;
+void print_parts(const std::string& name, const std::string& question, const std::vector<CLI::App*>& parts) {
+  std::cerr << name << ": " << question << '\n';
+  for (const CLI::App* part : parts)
+    std::cerr << "  " << std::left << std::setw(10) << part->get_name() << part->get_description() << '\n';
+}
+
+// CLI11 writes an open end of a range as a number of 300 digits.
+std::string readable(const std::string& text) {
+  const size_t range = text.find(" not in range "), end = text.find("17976931348623157");
+  return range == std::string::npos || end == std::string::npos ? text : text.substr(0, range) + " is too small";
+}
+
+std::string meant_option(CLI::App& command) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const std::string& word : command.remaining()) {
+    const std::string guess = word.starts_with("--") ? nearest(word.substr(0, word.find('=')), known) : "";
+    if (!guess.empty()) return "; did you mean " + guess + "?";
   }
-  return false;
+  return "";
+}
+
+int report_command_line(CLI::App& app, const CLI::ParseError& error) {
+  CLI::App* command = &app;
+  std::string name = "voxloom";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  const std::vector<CLI::App*> parts = command->get_subcommands([](const CLI::App*) { return true; });
+  const std::vector<std::string> words = command->remaining();
+  if (!parts.empty() && (words.empty() || !words.front().starts_with("-")))
+    print_parts(name, words.empty() ? "say which:" : "there is no \"" + words.front() + "\"; there is:", parts);
+  else
+    std::cerr << name << ": " << readable(error.what()) << meant_option(*command) << " (`" << name
+              << " --help` says what it takes)\n";
+  return kWrongCommandLine;
 }
 
 int run(int argc, char** argv) {
   if (argc > 1 && !knows_command(argv[1])) return kWrongCommandLine;
   CLI::App app("Voxloom trains, runs and measures 3D U-Nets on volumes.", "voxloom");
-  app.set_version_flag("--version", VOX_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(40);
   for (const CommandEntry& command : all_commands()) command.define(*app.add_subcommand(command.name, command.help));
+  complete(app);
   try {
     require_built_torch();
     app.parse(argc, argv);
-    return 0;
+    return status_of_output();
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::CallForVersion& version) {
@@ -79,14 +156,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::RuntimeError& ended) {  // a run that a signal ended, its state saved
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    if (!says_which(app)) app.exit(error);
-    return kWrongCommandLine;
+    return report_command_line(app, error);
   } catch (const Error& error) {
     return report(error);
   } catch (const std::bad_alloc&) {
     return report(Error("out of memory", Fault::kMachine));
   } catch (const std::exception& error) {
-    return report(Error(error.what(), Fault::kBug));
+    return report_foreign(error);
   }
 }
 
@@ -94,5 +170,6 @@ int run(int argc, char** argv) {
 }  // namespace vox::cli
 
 int main(int argc, char** argv) {
+  vox::cli::keep_from_deadly_signals();
   return vox::cli::run(argc, argv);
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
@@ -28,12 +29,21 @@ std::vector<ConfigurationRow> rows_of(const RunFolder& run) {
   return rows;
 }
 
+// Folders of one name in different places go by their paths.
+void name_apart(std::vector<ReportRun>& runs, const std::vector<std::string>& paths) {
+  std::map<std::string, int> times;
+  for (const ReportRun& run : runs) ++times[run.name];
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (times[runs[i].name] > 1) runs[i].name = fs::path(paths[i]).lexically_normal().string();
+}
+
 void run_report(const ReportOptions& options) {
   std::vector<ReportRun> runs;
   for (const std::string& path : options.runs) {
     const RunFolder run = RunFolder::open_measured(path);
     runs.push_back(load_report_run(run, rows_of(run)));
   }
+  name_apart(runs, options.runs);
   fs::path output = options.output;
   if (output.empty())
     output = runs.size() == 1 ? RunFolder::open_measured(options.runs[0]).report() : fs::path("report.html");

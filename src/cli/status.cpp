@@ -40,15 +40,24 @@ std::vector<fs::path> runs_here() {
   return found;
 }
 
+RunView view_of(const fs::path& path) {
+  const RunFolder folder = RunFolder::open(path);
+  const RunRecord record = read_record(folder);
+  const std::optional<RunStatus> status = read_status(folder);
+  return {folder, record, status.value_or(RunStatus{}), is_alive(record, status)};
+}
+
 std::vector<RunView> look(const StatusOptions& options) {
   const std::vector<fs::path> paths =
       options.runs.empty() ? runs_here() : std::vector<fs::path>(options.runs.begin(), options.runs.end());
   std::vector<RunView> views;
   for (const fs::path& path : paths) {
-    const RunFolder folder = RunFolder::open(path);
-    const RunRecord record = read_record(folder);
-    const std::optional<RunStatus> status = read_status(folder);
-    views.push_back({folder, record, status.value_or(RunStatus{}), is_alive(record, status)});
+    try {
+      views.push_back(view_of(path));
+    } catch (const Error& error) {  // asked for by name it must be one; among all it hides no other
+      if (!options.runs.empty()) throw;
+      std::cerr << "voxloom: " << error.what() << '\n';
+    }
   }
   return views;
 }
@@ -156,25 +165,31 @@ void print(const std::vector<RunView>& views, const StatusOptions& options) {
   std::cout.flush();
 }
 
+bool any_alive(const std::vector<RunView>& views) {
+  return std::any_of(views.begin(), views.end(), [](const RunView& view) { return view.alive; });
+}
+
+// With --json it waits, and the one document is how the runs ended.
 void watch(const StatusOptions& options) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   std::string shown;
-  while (true) {
-    const std::vector<RunView> views = look(options);
+  std::vector<RunView> views = look(options);
+  for (; any_alive(views) && std::cout; views = look(options)) {
     std::string text;
     for (const RunView& view : views) text += describe(view);
-    if (text != shown) std::cout << (terminal ? "\x1b[H\x1b[2J" : "") << text << std::flush;
+    if (text != shown && !options.json) std::cout << (terminal ? "\x1b[H\x1b[2J" : "") << text << std::flush;
     shown = text;
-    if (std::none_of(views.begin(), views.end(), [](const RunView& view) { return view.alive; })) return;
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
+  if (terminal && !options.json) std::cout << "\x1b[H\x1b[2J";
+  print(views, options);
 }
 
 void define(CLI::App& command) {
   auto options = std::make_shared<StatusOptions>();
   command.add_option("run", options->runs, "Run folders; without any, all under ./runs");
-  CLI::Option* json = command.add_flag("--json", options->json, "One JSON document on standard output");
-  command.add_flag("--watch", options->watch, "Go on looking until every run has ended")->excludes(json);
+  command.add_flag("--json", options->json, "One JSON document on standard output");
+  command.add_flag("--watch", options->watch, "Go on looking until every run has ended");
   command.callback([options] {
     if (options->watch) {
       watch(*options);

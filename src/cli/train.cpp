@@ -12,6 +12,7 @@
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
 #include "nets/registry.h"
+#include "report/run_folder.h"
 #include "train/learner.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
@@ -19,18 +20,19 @@
 namespace vox::cli {
 namespace {
 
-constexpr int64_t kDefaultRehearsal = 10;
+constexpr const char* kRehearsalFlag = "--fast-dev-run{10}";  // steps where no number is given
 
 struct Arguments {
   std::vector<std::string> words;  // the recipe, overrides, and a number that follows --fast-dev-run
   std::string run, resume = "auto", device, export_folder;
-  bool fast_dev_run = false, predict_only = false, dry_run = false, force = false;
+  std::string rehearsal;  // steps of --fast-dev-run; empty: a real run
+  bool predict_only = false, dry_run = false, force = false;
 };
 
 struct Words {
   std::string config;
   std::vector<std::string> overrides;
-  int64_t rehearsal = kDefaultRehearsal;
+  int64_t rehearsal = 0;
 };
 
 bool is_number(const std::string& word) {
@@ -41,8 +43,13 @@ bool is_number(const std::string& word) {
 // --fast-dev-run takes the next word only if it is an integer, which CLI11 cannot say: so it sorts the words itself.
 Words sort_words(const Arguments& arguments) {
   Words sorted;
+  if (!arguments.rehearsal.empty()) {
+    if (!is_number(arguments.rehearsal))
+      throw CLI::ValidationError("--fast-dev-run", "\"" + arguments.rehearsal + "\" is no number of steps");
+    sorted.rehearsal = std::max<int64_t>(1, std::stoll(arguments.rehearsal));
+  }
   for (const std::string& word : arguments.words) {
-    if (arguments.fast_dev_run && is_number(word) && !fs::exists(word))
+    if (sorted.rehearsal > 0 && is_number(word) && !fs::exists(word))
       sorted.rehearsal = std::max<int64_t>(1, std::stoll(word));
     else if (word.find('=') != std::string::npos && !fs::exists(word))
       sorted.overrides.push_back(word);
@@ -159,13 +166,14 @@ void run(const Arguments& arguments) {
   if (arguments.dry_run) return run_dry(request.config, arguments.device);
   make_missing_data(request.config.options);
   if (arguments.predict_only) return run_prediction(arguments, words);
+  if (!RunFolder::is_run(arguments.run)) check_cases(request.config.options);  // a mistake leaves no run behind
   request.run = arguments.run;
   request.resume = resume_request(arguments);
   request.device = arguments.device;
   request.export_folder = arguments.export_folder;
   request.command = command_line(arguments);
   request.commit = VOX_COMMIT;
-  if (arguments.fast_dev_run) return run_rehearsal(request, words.rehearsal);
+  if (words.rehearsal > 0) return run_rehearsal(request, words.rehearsal);
   const TrainOutcome outcome = train(request);
   std::cout << outcome.sentence << '\n';
   if (outcome.exit_status != 0) throw CLI::RuntimeError(outcome.exit_status);
@@ -178,7 +186,7 @@ void define(CLI::App& command) {
       ->type_name("");
   command.add_option("--run", arguments->run, "the run's folder; without it a new runs/<config>-NNN");
   command.add_option("--resume", arguments->resume, "auto, never, or a checkpoint (or run) to go on from");
-  command.add_flag("--fast-dev-run", arguments->fast_dev_run,
+  command.add_flag(kRehearsalFlag, arguments->rehearsal,
                    "[N]: N real steps (10) in a temporary run, then what a step, an epoch and the whole run take");
   command.add_flag("--predict-only", arguments->predict_only, "no training: predict the run's validation cases");
   command.add_flag("--dry-run", arguments->dry_run,

@@ -1,12 +1,14 @@
-// voxloom weights show FILE
+// voxloom weights show FILE [--architecture A] [key=value ...] [--json] [--output OUT]
 // voxloom weights import FILE [--output OUT.safetensors] [key=value ...]
-// voxloom weights export FILE --output OUT.pt|OUT.safetensors
+// voxloom weights export FILE [--output OUT.pt|OUT.safetensors]
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/weights_file.h"
@@ -30,29 +32,6 @@ int64_t count_of(const ArrayEntry& tensor) {
   return count;
 }
 
-void run_show(const Arguments& arguments) {
-  const OpenedWeights weights = open_weights(arguments.file, arguments.entry, KerasNames::kOwn);
-  int64_t bytes = 0, numbers = 0;
-  Json json{{"metadata", weights.source.metadata}, {"tensors", Json::array()}};
-  for (const ArrayEntry& tensor : weights.tensors) {
-    json["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
-    bytes += tensor.bytes;
-    numbers += count_of(tensor);
-  }
-  json["totals"] = {{"tensors", weights.tensors.size()}, {"numbers", numbers}, {"bytes", bytes}};
-  if (arguments.json) {
-    std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-    return;
-  }
-  for (const auto& [key, value] : weights.source.metadata) {
-    if (key != "config") std::cout << printable(key) << ": " << printable(value) << '\n';
-  }
-  for (const ArrayEntry& tensor : weights.tensors) {
-    std::cout << printable(tensor.name) << "  " << tensor.dtype << "  " << Json(tensor.shape).dump() << '\n';
-  }
-  std::cout << weights.tensors.size() << " tensors, " << numbers << " numbers, " << human_bytes(bytes) << '\n';
-}
-
 // Overrides of other sections than model: how the data was prepared, for predict.
 struct Overrides {
   std::vector<std::string> model, others;
@@ -66,6 +45,54 @@ Overrides sorted_overrides(const std::vector<std::string>& all) {
     (other ? sorted.others : sorted.model).push_back(text);
   }
   return sorted;
+}
+
+std::string listing(const OpenedWeights& weights, const Json& totals) {
+  std::ostringstream out;
+  for (const auto& [key, value] : weights.source.metadata)
+    if (key != "config") out << printable(key) << ": " << printable(value) << '\n';
+  for (const ArrayEntry& tensor : weights.tensors)
+    out << printable(tensor.name) << "  " << tensor.dtype << "  " << Json(tensor.shape).dump() << '\n';
+  out << weights.tensors.size() << " tensors, " << totals["numbers"].get<int64_t>() << " numbers, "
+      << human_bytes(totals["bytes"].get<int64_t>()) << '\n';
+  return out.str();
+}
+
+// A network that is named must fit: what does not is an error, as it would be for import.
+Json fitting_network(const Arguments& arguments, const OpenedWeights& weights) {
+  const Missing missing = arguments.partial ? Missing::kSkip : Missing::kFail;
+  const ImportedNetwork imported =
+      import_network(weights.source, {arguments.architecture, sorted_overrides(arguments.overrides).model, missing});
+  return {{"architecture", imported.options.architecture},
+          {"parameters", imported.network->parameters().count()},
+          {"notes", imported.notes}};
+}
+
+std::string sentence_of(const Json& network) {
+  std::string text = concat("fits ", network["architecture"].get<std::string>(), ", ",
+                            network["parameters"].get<int64_t>(), " parameters\n");
+  for (const Json& note : network["notes"]) text += note.get<std::string>() + "\n";
+  return text;
+}
+
+void run_show(const Arguments& arguments) {
+  const bool fit = !arguments.architecture.empty() || !arguments.overrides.empty() || arguments.partial;
+  const OpenedWeights weights = open_weights(arguments.file, arguments.entry, KerasNames::kOwn);
+  int64_t bytes = 0, numbers = 0;
+  Json json{{"metadata", weights.source.metadata}, {"tensors", Json::array()}};
+  for (const ArrayEntry& tensor : weights.tensors) {
+    json["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
+    bytes += tensor.bytes;
+    numbers += count_of(tensor);
+  }
+  json["totals"] = {{"tensors", weights.tensors.size()}, {"numbers", numbers}, {"bytes", bytes}};
+  if (fit) json["network"] = fitting_network(arguments, open_weights(arguments.file, arguments.entry));
+  std::string text = listing(weights, json["totals"]) + (fit ? sentence_of(json["network"]) : "");
+  if (arguments.json) text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (arguments.output.empty())
+    std::cout << text;
+  else
+    write_file(arguments.output, text);
 }
 
 Metadata metadata_of(const Arguments& arguments, const ImportedNetwork& imported) {
@@ -100,19 +127,25 @@ std::vector<Array> to_write(const std::vector<NamedTensor>& tensors) {
   return arrays;
 }
 
+// Without --output the name of FILE with another suffix; never FILE itself.
+void choose_output(Arguments& arguments, const std::string& suffix) {
+  if (arguments.output.empty()) arguments.output = fs::path(arguments.file).replace_extension(suffix).string();
+  VOX_CHECK(fs::weakly_canonical(arguments.output) != fs::weakly_canonical(arguments.file), arguments.file,
+            " would be overwritten by what is made of it; name another file with --output");
+}
+
 void run_import(Arguments arguments) {
-  if (arguments.output.empty()) arguments.output = fs::path(arguments.file).replace_extension(".safetensors").string();
+  choose_output(arguments, ".safetensors");
   VOX_CHECK(ends_with(arguments.output, ".safetensors"), "--output is ", arguments.output,
             "; import writes .safetensors (`voxloom weights export` writes .pt)");
-  VOX_CHECK(fs::weakly_canonical(arguments.output) != fs::weakly_canonical(arguments.file), arguments.file,
-            " would be overwritten by what it is imported to; name another file with --output");
   const ImportedNetwork imported = load(arguments);
   const std::vector<NamedTensor> tensors = state_dict(imported, StateDict::kOnce);
   write_safetensors(arguments.output, to_write<TensorToStore>(tensors), metadata_of(arguments, imported));
   say_written(arguments, imported);
 }
 
-void run_export(const Arguments& arguments) {
+void run_export(Arguments arguments) {
+  choose_output(arguments, arguments.format == "safetensors" ? ".safetensors" : ".pt");
   std::string format = arguments.format;
   if (format.empty()) format = ends_with(arguments.output, ".safetensors") ? "safetensors" : "pt";
   const bool named = format == "safetensors" || !arguments.format.empty() || ends_with(arguments.output, ".pt") ||
@@ -146,6 +179,8 @@ void define(CLI::App& command) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App& show = *command.add_subcommand("show", "Names, types and shapes of a file of weights");
   add_common(show, *arguments);
+  add_network(show, *arguments);
+  show.add_option("--output", arguments->output, "file for the list; absent: standard output");
   show.add_flag("--json", arguments->json, "one JSON document");
   show.callback([arguments] { run_show(*arguments); });
   CLI::App& import = *command.add_subcommand("import", "Weights of PyTorch or Keras to a file with all that runs them");
@@ -156,7 +191,8 @@ void define(CLI::App& command) {
   CLI::App& exported = *command.add_subcommand("export", "To a state dict under the original's names");
   add_common(exported, *arguments);
   add_network(exported, *arguments);
-  exported.add_option("--output", arguments->output, ".pt or .safetensors file")->required();
+  exported.add_option("--output", arguments->output,
+                      ".pt or .safetensors file; absent: the name of FILE with the suffix .pt");
   exported.add_option("--format", arguments->format, "pt or safetensors; absent: by the suffix")
       ->check(CLI::IsMember({"pt", "safetensors"}));
   exported.callback([arguments] { run_export(*arguments); });

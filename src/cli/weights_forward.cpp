@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/weights_file.h"
 #include "io/npy.h"
+#include "train/learner.h"
 
 namespace vox::cli {
 namespace {
@@ -31,6 +32,7 @@ at::Tensor read_array(const std::string& path) {
   const NpyHeader header = parse_npy_header(head, path);
   VOX_CHECK(header.descr == "<f4" && !header.fortran_order && header.shape.size() == 5, path,
             " must be a C-ordered float32 array [N, C, Z, Y, X]");
+  for (const int64_t size : header.shape) VOX_CHECK(size > 0, path, " holds no values: one of its axes has length 0");
   at::Tensor values = at::empty(header.shape, at::kFloat);
   file.read(header.bytes, {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())});
   return values;
@@ -50,18 +52,10 @@ void write_array(const std::string& path, const at::Tensor& values) {
   file.commit();
 }
 
-at::Device parse_device(const std::string& name) {
-  try {
-    return at::Device(name);
-  } catch (const c10::Error&) {
-    throw Error(concat("--device is \"", name, "\"; it is cpu or cuda[:N]"));
-  }
-}
-
 std::unique_ptr<Network> load_network(const Arguments& arguments) {
   const ImportRequest request{arguments.architecture, arguments.overrides};
   std::unique_ptr<Network> network = import_network(open_weights(arguments.file, "").source, request).network;
-  network->parameters().to(parse_device(arguments.device));
+  network->parameters().to(choose_device(arguments.device, SystemOptions{}));
   if (arguments.channels_last) network->parameters().to(at::MemoryFormat::ChannelsLast3d);
   return network;
 }

@@ -85,7 +85,9 @@ void add_document(Layers& layers, const Document& document, std::vector<fs::path
 
 void add_file_once(Layers& layers, const fs::path& file, std::vector<fs::path>& open) {
   std::error_code ignored;
-  VOX_CHECK(fs::exists(file, ignored) && !fs::is_directory(file, ignored), file.string(), ": no such recipe",
+  VOX_CHECK(!fs::is_directory(file, ignored), file.string(), ": this is a folder, not a recipe; `voxloom init ",
+            file.string(), " --output recipe.yaml` makes a recipe of a folder of data");
+  VOX_CHECK(fs::exists(file, ignored), file.string(), ": no such recipe",
             open.empty() ? "" : concat("; ", open.back().string(), " extends it"));
   const fs::path identity = fs::weakly_canonical(file);
   if (std::find(open.begin(), open.end(), identity) != open.end()) {
@@ -102,7 +104,7 @@ void add_file_once(Layers& layers, const fs::path& file, std::vector<fs::path>& 
 void add_document(Layers& layers, const Document& document, std::vector<fs::path>& open) {
   const Tree& tree = document.tree;
   VOX_CHECK(tree.kind == Tree::Kind::kMap || tree.kind == Tree::Kind::kNull, document.name,
-            ": expected sections such as `data:`, got \"", tree_text(tree), "\"");
+            ": expected sections such as `data:`, got \"", printable(tree_text(tree)), "\"");
   for (const fs::path& file : extended_files(tree, document.folder)) add_file_once(layers, file, open);
   layers.extends = layers.extends || tree.find(kExtends);
   Layer layer{document.name, {}};

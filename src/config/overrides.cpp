@@ -89,7 +89,11 @@ std::pair<std::string, Tree> parse_override(const std::string& text) {
   const std::string key = trim(text.substr(0, equals)), value = trim(text.substr(equals + 1));
   const Translation translation = translate(key, scalar_tree(value, kWhere));
   const OptionEntry* option = Schema::get().find(translation.key);
-  return {key, parse_value(value, option ? option->shape : Shape::kText)};
+  try {
+    return {key, parse_value(value, option ? option->shape : Shape::kText)};
+  } catch (const Error& error) {
+    throw with_context(key, error);
+  }
 }
 
 }  // namespace vox

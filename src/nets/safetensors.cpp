@@ -46,6 +46,10 @@ std::string read_header(const InputFile& file) {
   VOX_CHECK(file.size() >= kLengthBytes, file.path(), " has ", file.size(), " bytes: too short for safetensors");
   uint64_t length = 0;
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  const bool foreign = std::memcmp(&length, "PK\3\4", 4) == 0 || std::memcmp(&length, "\x89HDF\r\n\x1a\n", 8) == 0;
+  VOX_CHECK(!foreign, file.path(),
+            " is no safetensors file, but one of PyTorch or Keras as it seems; `voxloom weights ", "import ",
+            file.path(), "` makes one of it");
   VOX_CHECK(length <= static_cast<uint64_t>(std::min(kLargestHeader, file.size() - kLengthBytes)), file.path(),
             ": the header says it has ", length, " bytes but the file has ", file.size(),
             "; it is cut, or no safetensors file");

@@ -71,7 +71,7 @@ void require_fit(const LoadReport& report, const Network& network, const std::st
   add("wrong-shaped ", report.misshapen, missing == Missing::kSkip);
   const std::string start = path.empty() ? "" : path + ": ";
   VOX_CHECK(problems.empty(), start, "the weights do not fit the network: ", join(problems, "; "),
-            ". Are model.architecture and its options right? --partial takes what fits");
+            ". Are model.architecture and its options right? `voxloom weights import --partial` takes what fits");
   VOX_CHECK(report.missing.size() + report.misshapen.size() < network.parameters().all().size(), start,
             "none of the weights belongs to this network; is model.architecture right?");
 }

@@ -173,7 +173,8 @@ void Progress::loading(const LoadProgress& now) {
                           "; copy the data to a local disk, or expect the first epoch to wait for it."),
                    kYellow));
   }
-  const bool complete = now.bytes_total > 0 && now.bytes_done >= now.bytes_total;
+  if (now.bytes_total == 0) return;  // nothing had to be read
+  const bool complete = now.bytes_done >= now.bytes_total;
   if (complete) {
     print(load_line(now));
     last_shown_.reset();

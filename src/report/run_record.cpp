@@ -11,6 +11,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kNotJson = 101;  // of the library's errors
+
 RunState state_from_name(const std::string& name) {
   for (const RunState state : {RunState::kRunning, RunState::kFinished, RunState::kStopped, RunState::kFailed})
     if (name == name_of(state)) return state;
@@ -100,8 +102,9 @@ RunRecord read_record(const RunFolder& run) {
   try {
     return record_from(Json::parse(read_file(run.record())));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(concat(run.record().string(), ": this run's record cannot be read (", error.what(),
-                       "); was the file edited? Restore it or start a new run."));
+    throw Error(concat(run.record().string(), ": this run's record is not what a run writes (",
+                       error.id == kNotJson ? "no valid JSON" : "a value of the wrong type",
+                       "); was the file edited or cut? Restore it or start a new run."));
   }
 }
 

@@ -147,7 +147,9 @@ void RunWriter::save_progress() {
   write_record(folder_, record());
 }
 
-void RunWriter::finish(RunState state, const std::string& reason) {
+void RunWriter::finish(RunState state, const std::string& why) {
+  // Torch goes on with where in its code it happened: that is in the log.
+  const std::string reason = why.substr(0, why.find('\n'));
   if (heartbeat_.joinable()) {
     heartbeat_.request_stop();
     heartbeat_.join();

@@ -1,5 +1,8 @@
 #include "train/resume.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -8,19 +11,19 @@ namespace vox {
 namespace {
 
 std::string shown(const OptionDifference& difference) {
-  return concat("  ", difference.key, ": ", difference.before, " -> ", difference.after);
+  return concat(difference.key, ": ", difference.before, " -> ", difference.after);
 }
 
-std::vector<std::string> check_configuration(const Options& before, const Options& now, bool force) {
+// What changed, in one line; empty: nothing.
+std::string check_configuration(const Options& before, const Options& now, bool force) {
   std::vector<std::string> harmful, notes;
   for (const OptionDifference& difference : differences(before, now))
     (is_harmless(difference.key) ? notes : harmful).push_back(shown(difference));
-  VOX_CHECK(harmful.empty() || force, "the configuration is not the one this run was trained with so far:\n",
-            join(harmful, "\n"),
+  VOX_CHECK(harmful.empty() || force, "the configuration is not the one this run was trained with so far:\n  ",
+            join(harmful, "\n  "),
             "\nGo on with the old one, name another --run, or add --force to go on with the new one.");
   notes.insert(notes.end(), harmful.begin(), harmful.end());
-  if (!notes.empty()) notes.front() = concat("changed since the checkpoint:\n", notes.front());
-  return notes;
+  return notes.empty() ? "" : concat("changed since the checkpoint: ", join(notes, "; "));
 }
 
 // The old checkpoints stay where `auto` does not look: starting anew must not cost what is there.
@@ -37,9 +40,11 @@ void set_aside(const RunFolder& run) {
 }  // namespace
 
 bool is_harmless(const std::string& key) {
-  if (key.starts_with("monitor.")) return true;
-  if (key.starts_with("system.")) return key != "system.compute_threads";
-  return key == "data.num_workers" || key == "data.prefetch_factor" || key == "data.cache_gb";
+  if (key.starts_with("monitor.") || key.starts_with("system.")) return true;
+  constexpr std::array kHarmless{"data.num_workers",    "data.prefetch_factor", "data.cache_gb",
+                                 "data.cache_dir",      "data.stage_dir",       "data.placement",
+                                 "training.save_every", "training.keep_last"};
+  return std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end();
 }
 
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
@@ -60,9 +65,8 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   for (const std::string& damaged : found->damaged)
     point.notes.push_back(concat(damaged, "; going on from ", point.file.path.filename().string(), " (step ",
                                  point.state.step, ") instead"));
-  const std::vector<std::string> changes =
-      check_configuration(options_of(point.file.metadata, path), options, request.force);
-  point.notes.insert(point.notes.end(), changes.begin(), changes.end());
+  const std::string changes = check_configuration(options_of(point.file.metadata, path), options, request.force);
+  if (!changes.empty()) point.notes.push_back(changes);
   return point;
 }
 

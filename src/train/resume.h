@@ -31,7 +31,7 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options);
 
-// Options that change nothing about the weights.
+// Options that change nothing about the weights, or their rounding alone: the trainer says that.
 bool is_harmless(const std::string& key);
 
 }  // namespace vox

@@ -1,0 +1,142 @@
+"""The command line as it is promised: options that every command takes, exit statuses, and one sentence for a mistake."""
+import json
+import resource
+import subprocess
+
+import numpy as np
+import pytest
+from conftest import PROGRAM
+from training import checkpoint, metadata, record, tensors, write_training
+
+
+def sentence(result, status):
+    """What was said of a mistake: the status, nothing on standard output, one line that tells no C++ or torch internals."""
+    assert result.returncode == status, (result.returncode, result.stderr)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    for word in ("Exception", "frame #", "c10::", "std::", "json.exception", "mistake in Voxloom"):
+        assert word not in result.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize("command", [["status"], ["list", "formats"], ["weights", "show"]])
+def test_every_command_takes_a_device_and_a_version(voxloom, tmp_path, command):
+    assert voxloom(*command[:1], "--version").stdout == voxloom("--version").stdout
+    assert "--device" in voxloom(*command, "--help").stdout
+    result = voxloom(*command, "--device", "gpu", check=False)
+    assert result.returncode == 2 and "cuda:N" in result.stderr
+
+
+def test_devices_do_not_change_what_is_listed(voxloom):
+    assert voxloom("list", "formats", "--device", "cpu").stdout == voxloom("list", "formats").stdout
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["train", "r.yaml", "--rnu", "x"], "--run"), (["train"], "config"), (["status", "--jsn"], "--json"),
+    (["synth", "scroll", "x", "--count", "0"], "--count"), (["stop", "x", "--at", "once"], "epoch"),
+    (["weights", "forward", "a", "b"], "output"), (["train", "r.yaml", "--fast-dev-run=many"], "many")])
+def test_a_wrong_command_line_is_one_line_and_status_2(voxloom, tmp_path, arguments, words):
+    said = sentence(voxloom(*arguments, check=False, cwd=tmp_path), 2)
+    assert words in said and "--help" in said and len(said) < 300
+
+
+def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    (tmp_path / "empty").mkdir()
+    for arguments, words in [([tmp_path / "images"], "voxloom init"), (["none.yaml"], "none.yaml"),
+                             ([recipe, "data.root=empty"], "data.root"), ([recipe, "model.architecture=unett"], "mean unet"),
+                             ([recipe, "loss.terms=[dice"], "loss.terms"), ([recipe, "data.train=[case_9]"], "case_9")]:
+        assert words in sentence(voxloom("train", *arguments, check=False, cwd=tmp_path), 1)
+    assert not (tmp_path / "runs").exists()
+    assert "voxloom init" in sentence(voxloom("inspect", tmp_path / "images", check=False), 1)
+
+
+def test_a_number_may_be_joined_to_fast_dev_run(voxloom, draw, tmp_path):
+    assert "median of 2" in voxloom("train", write_training(tmp_path, draw), "--fast-dev-run=2", cwd=tmp_path).stdout
+
+
+def test_a_run_outlives_the_reader_of_its_messages(draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    process = subprocess.Popen([PROGRAM, "train", recipe, "--run", tmp_path / "run"], stderr=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL)
+    process.stderr.close()  # as `2>&1 | head` does
+    assert process.wait(60) == 0
+    assert record(tmp_path / "run")["state"] == "finished"
+
+
+def test_a_limit_of_file_sizes_is_a_full_disk(draw, voxloom, tmp_path):
+    def limited():  # the signal that comes with it would end the program
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    recipe = write_training(tmp_path, draw)
+    result = voxloom("train", recipe, "--run", tmp_path / "run", check=False, preexec_fn=limited)
+    assert result.returncode == 3 and "last.safetensors" in result.stderr
+    assert record(tmp_path / "run")["state"] == "failed"
+
+
+def test_output_that_nobody_can_keep_is_a_failure_of_the_machine(voxloom):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([PROGRAM, "list", "options", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 3 and "standard output" in result.stderr
+    first = subprocess.run(f"{PROGRAM} list options | head -1", shell=True, capture_output=True, text=True)
+    assert first.stderr == ""
+
+
+def test_rounding_may_change_on_resume_and_is_said(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    run = tmp_path / "run"
+    voxloom("train", recipe, "--run", run, "training.max_epochs=1", "system.compute_threads=1", "data.placement=host")
+    result = voxloom("train", recipe, "--run", run, "training.max_epochs=1", "system.compute_threads=2",
+                     "data.placement=disk", check=False)
+    assert result.returncode == 0 and "finished" in result.stdout
+    with_more = voxloom("train", recipe, "--run", run, "training.max_epochs=2", "--force", "system.compute_threads=2",
+                        "data.placement=disk").stderr
+    assert "within rounding" in with_more and "threads were 1 and are 2" in with_more and "placement was host" in with_more
+
+
+def test_weights_show_says_whether_a_network_fits(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.max_epochs=1")
+    last = checkpoint(tmp_path / "run")
+    shown = json.loads(voxloom("weights", "show", last, "--architecture", "unet", "--json").stdout)
+    count = sum(values.size for name, values in tensors(last).items() if name.startswith("model."))
+    assert shown["network"]["architecture"] == metadata(last)["model.architecture"] == "unet"
+    assert shown["network"]["parameters"] == count
+    assert "do not fit" in sentence(voxloom("weights", "show", last, "--architecture", "monai_unet", check=False), 1)
+    voxloom("weights", "show", last, "--json", "--output", tmp_path / "list.json")
+    assert json.loads((tmp_path / "list.json").read_text())["tensors"] == shown["tensors"]
+    voxloom("weights", "export", last)  # beside it
+    assert last.with_suffix(".pt").is_file()
+    assert "overwritten" in sentence(voxloom("weights", "export", last.with_suffix(".pt"), check=False), 1)
+    assert "weights import" in sentence(voxloom("predict", last.with_suffix(".pt"), "x.tif", "--output", "x", check=False), 1)
+
+
+def test_forward_refuses_what_it_cannot_compute(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.max_epochs=1")
+    last = checkpoint(tmp_path / "run")
+    np.save(tmp_path / "none.npy", np.zeros((0, 1, 16, 16, 16), np.float32))
+    np.save(tmp_path / "in.npy", np.zeros((1, 1, 16, 16, 16), np.float32))
+    out = tmp_path / "out.npy"
+    assert "no values" in sentence(voxloom("weights", "forward", last, tmp_path / "none.npy", out, check=False), 1)
+    assert "cuda:N" in sentence(voxloom("weights", "forward", last, tmp_path / "in.npy", out, "--device", "x", check=False), 1)
+    assert "--device cuda:99" in sentence(
+        voxloom("weights", "forward", last, tmp_path / "in.npy", out, "--device", "cuda:99", check=False), 1)
+
+
+def test_one_broken_run_hides_no_other(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "training.max_epochs=1", cwd=tmp_path)
+    (tmp_path / "runs" / "cut").mkdir()
+    (tmp_path / "runs" / "cut" / "run.json").write_text("{")
+    result = voxloom("status", "--json", cwd=tmp_path)
+    assert [one["run"] for one in json.loads(result.stdout)] == ["runs/recipe-001"]
+    assert "cut/run.json" in result.stderr
+    assert "JSON" in sentence(voxloom("status", "runs/cut", check=False, cwd=tmp_path), 1)
+
+
+def test_bench_alone_measures_what_needs_no_files(voxloom):
+    rows = json.loads(voxloom("bench", "--json").stdout)
+    assert {"augment", "dice", "step"} <= {row["name"] for row in rows}
+    assert all(row["median_ms"] > 0 and row["spread_ms"] >= 0 for row in rows)

@@ -135,14 +135,15 @@ Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimize
   return snapshot;
 }
 
-void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
+void write_snapshot(const CheckpointFolder& folder, Snapshot snapshot, Metadata metadata,
                     const CheckpointLinks& links) {
   const at::NoGradGuard no_grad;
   HostCopies copies(snapshot);
   std::vector<at::Tensor> on_host;  // keeps alive what `stored` borrows
   std::vector<TensorToStore> stored;
-  for (const auto& [name, tensor] : snapshot.tensors) {
+  for (auto& [name, tensor] : snapshot.tensors) {
     on_host.push_back(copies.of(tensor));
+    tensor.reset();  // it has arrived: the GPU need not hold it while the disk works
     stored.push_back(tensor_to_store(name, on_host.back()));
   }
   for (const auto& [name, tensor] : snapshot.scalars)

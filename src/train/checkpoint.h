@@ -28,9 +28,8 @@ struct Snapshot {
 Snapshot take_snapshot(const ParameterSet& parameters, const Optimizer& optimizer);
 
 // Fetches and writes; for the background thread. A GPU goes on with its work meanwhile: the copies leave it on a stream
-// of their own.
-void write_snapshot(const CheckpointFolder& folder, const Snapshot& snapshot, Metadata metadata,
-                    const CheckpointLinks& links);
+// of their own, and their memory is free there as soon as they have left, unless the caller kept the snapshot.
+void write_snapshot(const CheckpointFolder& folder, Snapshot snapshot, Metadata metadata, const CheckpointLinks& links);
 
 // Error names what is missing or has another shape.
 void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer);

@@ -271,6 +271,17 @@ std::shared_ptr<std::byte> pinned_bytes(int64_t bytes) {
   return {static_cast<std::byte*>(memory.data_ptr()), [memory](std::byte*) {}};
 }
 
+// What a checkpoint copies on the GPU before it leaves.
+int64_t snapshot_bytes(const Learner& learner) {
+  int64_t bytes = 0;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
+  };
+  for (const Parameter& parameter : learner.network->parameters().all()) add(parameter.master), add(parameter.ema);
+  for (const auto& [name, tensor] : learner.optimizer->state()) add(tensor);
+  return bytes;
+}
+
 }  // namespace
 
 PlacementFacts gpu_facts(const SourceRequest& request) {
@@ -284,7 +295,7 @@ PlacementFacts gpu_facts(const SourceRequest& request) {
   for (const int64_t one : request.store->dataset().train) facts.volume_bytes += request.store->stored_bytes(one);
   // A captured step has a pool of its own, which may grow as large as that of the step that was rehearsed.
   const int64_t step_bytes = allocator->getDeviceStats(index).reserved_bytes[0].peak;
-  facts.kept_bytes = std::max(kKeptAtLeast, step_bytes);
+  facts.kept_bytes = std::max(kKeptAtLeast, step_bytes) + (request.learner ? snapshot_bytes(*request.learner) : 0);
   return facts;
 }
 

@@ -386,7 +386,7 @@ void TrainingLoop::save(const CheckpointLinks& links) {
     const Span writing("checkpoint_write");
     const Clock::time_point begin = Clock::now();
     parts_.writer.save_progress();
-    write_snapshot(folder_, *snapshot, metadata, links);
+    write_snapshot(folder_, std::move(*snapshot), metadata, links);
     last_write_s_ = seconds_since(begin);
     parts_.writer.checkpoint_written(folder_.last(), step);
   });

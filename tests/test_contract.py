@@ -1,6 +1,7 @@
 """The command line as it is promised: options that every command takes, exit statuses, and one sentence for a mistake."""
 import json
 import resource
+import shlex
 import subprocess
 
 import numpy as np
@@ -93,6 +94,23 @@ def test_rounding_may_change_on_resume_and_is_said(voxloom, draw, tmp_path):
     with_more = voxloom("train", recipe, "--run", run, "training.max_epochs=2", "--force", "system.compute_threads=2",
                         "data.placement=disk").stderr
     assert "within rounding" in with_more and "threads were 1 and are 2" in with_more and "placement was host" in with_more
+
+
+def test_starting_anew_keeps_the_curves_too(voxloom, draw, tmp_path):
+    command = ["train", write_training(tmp_path, draw), "--run", tmp_path / "run", "training.max_epochs=1"]
+    voxloom(*command)
+    curves = (tmp_path / "run" / "metrics.csv").read_text()
+    voxloom(*command, "--resume", "never", "training.seed=5")
+    assert (tmp_path / "run" / "checkpoints-before-1" / "metrics.csv").read_text() == curves
+    assert (tmp_path / "run" / "metrics.csv").read_text() != curves
+
+
+def test_the_recorded_command_can_be_given_to_a_shell_again(voxloom, draw, tmp_path):
+    (tmp_path / "it's here").mkdir()
+    recipe = write_training(tmp_path / "it's here", draw)
+    words = ["train", str(recipe), "loss.terms=[{name: dice}, {name: bce, weight: 0.5}]", "training.max_epochs=1"]
+    voxloom(*words, "--run", tmp_path / "run")
+    assert shlex.split(record(tmp_path / "run")["command"]) == ["voxloom", *words, "--run", str(tmp_path / "run")]
 
 
 def test_weights_show_says_whether_a_network_fits(voxloom, draw, tmp_path):

@@ -7,10 +7,11 @@
 namespace vox {
 
 Error with_context(const std::string& context, const std::exception& cause) {
-  Fault fault = Fault::kInput;
-  if (const auto* error = dynamic_cast<const Error*>(&cause)) fault = error->fault();
+  if (const auto* error = dynamic_cast<const Error*>(&cause))
+    return Error(context + ": " + error->what(), error->fault());
   if (dynamic_cast<const std::bad_alloc*>(&cause)) return Error(context + ": out of memory", Fault::kMachine);
-  return Error(context + ": " + cause.what(), fault);
+  const std::string what = cause.what();
+  return Error(context + ": " + what.substr(0, what.find('\n')));  // then torch tells where in its code
 }
 
 void throw_system_error(const std::string& action, const std::string& path, int error_number) {

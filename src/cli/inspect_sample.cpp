@@ -137,6 +137,7 @@ void inspect_sample(const InspectRequest& request) {
     std::cout << facts.dump(2) << '\n';
   else
     print(facts);
+  if (!request.picture.empty()) std::cerr << "wrote " << request.picture << '\n';
 }
 
 }  // namespace vox::cli

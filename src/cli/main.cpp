@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/torch_version.h"
+#include "report/foreign_error.h"
 
 namespace vox::cli {
 
@@ -39,17 +40,13 @@ int report(const Error& error) {
   return error.fault() == Fault::kInput ? kWrongInput : kMachineFailed;
 }
 
-// What torch and others throw: the first line says what happened; what follows is where in their code.
-int report_foreign(const std::exception& error) {
-  std::string text = error.what();
-  text = trim(text.substr(0, text.find('\n')));
-  for (const char* words : {"can't allocate memory", "out of memory"})
-    if (text.find(words) != std::string::npos)
-      return report(Error(concat("out of memory (", text,
-                                 "); `voxloom train RECIPE --dry-run` adds up what a step needs, and a smaller "
-                                 "data.batch_size, data.patch_size or data.cache_gb needs less"),
-                          Fault::kMachine));
-  return report(Error(text, Fault::kBug));
+int report_foreign(const std::exception& thrown) {
+  const ForeignError error = foreign_error(thrown.what());
+  if (!error.out_of_memory) return report(Error(error.sentence, Fault::kBug));
+  return report(Error(
+      error.sentence + "; `voxloom train RECIPE --dry-run` adds up what a step needs, and a smaller data.batch_size, "
+                       "data.patch_size or data.cache_gb needs less",
+      Fault::kMachine));
 }
 
 bool is_device(const std::string& name) {

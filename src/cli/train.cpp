@@ -1,6 +1,8 @@
 // voxloom train CONFIG [key=value ...]: parses, trains, prints how it ended.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <iostream>
 #include <memory>
 
@@ -72,10 +74,22 @@ ResumeRequest resume_request(const Arguments& arguments) {
   return request;
 }
 
+// As a shell takes it: a word with anything special in it stands in single quotes.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-./=,:+@%", c);
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 std::string command_line(const Arguments& arguments) {
-  std::string line = "voxloom train " + join(arguments.words, " ");
-  if (!arguments.run.empty()) line += " --run " + arguments.run;
-  if (arguments.resume != "auto") line += " --resume " + arguments.resume;
+  std::string line = "voxloom train";
+  for (const std::string& word : arguments.words) line += " " + quoted(word);
+  if (!arguments.run.empty()) line += " --run " + quoted(arguments.run);
+  if (arguments.resume != "auto") line += " --resume " + quoted(arguments.resume);
   if (!arguments.device.empty()) line += " --device " + arguments.device;
   if (arguments.force) line += " --force";
   return line;

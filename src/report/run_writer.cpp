@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "report/foreign_error.h"
 #include "report/machine.h"
 
 namespace vox {
@@ -148,8 +149,7 @@ void RunWriter::save_progress() {
 }
 
 void RunWriter::finish(RunState state, const std::string& why) {
-  // Torch goes on with where in its code it happened: that is in the log.
-  const std::string reason = why.substr(0, why.find('\n'));
+  const std::string reason = foreign_error(why).sentence;  // torch may have thrown it; the log has it all
   if (heartbeat_.joinable()) {
     heartbeat_.request_stop();
     heartbeat_.join();

@@ -26,13 +26,16 @@ std::string check_configuration(const Options& before, const Options& now, bool 
   return notes.empty() ? "" : concat("changed since the checkpoint: ", join(notes, "; "));
 }
 
-// The old checkpoints stay where `auto` does not look: starting anew must not cost what is there.
+// The old checkpoints stay where `auto` does not look, and their curves with them: starting anew must not cost what is
+// there.
 void set_aside(const RunFolder& run) {
   if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;
   for (int number = 1;; ++number) {
     const fs::path aside = run.path() / concat("checkpoints-before-", number);
     if (fs::exists(aside)) continue;
     fs::rename(run.checkpoints(), aside);
+    std::error_code none;  // a run that was stopped early has no curves
+    fs::copy_file(run.metrics(), aside / run.metrics().filename(), none);
     return;
   }
 }

@@ -42,6 +42,10 @@ const LossEntry& find_loss(const std::string& name) {
 
 }  // namespace
 
+int64_t steps_between(const LossTerm& term) {
+  return term.every > 0 ? term.every : find_loss(term.name).default_every;
+}
+
 const at::Tensor& Constants::like(const at::Tensor& other) const {
   if (!made_.defined() || made_.device() != other.device() || made_.scalar_type() != other.scalar_type()) {
     made_ = at::tensor(values_, at::kDouble).to(other.device(), other.scalar_type());
@@ -158,7 +162,7 @@ void LossSet::Impl::add_term(const LossTerm& term) {
   terms.push_back(
       {label, term, place, entry.make(term.params, {.out_channels = view.channels()}), span_name("loss." + label)});
   Term& added = terms.back();
-  if (term.every == 0) added.options.every = entry.default_every;
+  added.options.every = steps_between(term);
   VOX_CHECK(added.loss->delay() < added.options.every, "loss.terms: ", label, ": delay is ", added.loss->delay(),
             " but it must be below `every`, which is ", added.options.every,
             ", so that a batch is done with before the next is kept");

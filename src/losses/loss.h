@@ -94,6 +94,7 @@ struct LossEntry {
   std::vector<OptionRow> (*options)() = nullptr;  // of its own
 };
 const std::vector<LossEntry>& all_losses();
+int64_t steps_between(const LossTerm& term);  // its `every`, or what its loss finds right
 
 struct LossResult {
   at::Tensor total;  // scalar, float32, on the device of the logits

@@ -1,11 +1,16 @@
 #include "measure/profile_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "measure/handover.h"
+#include "measure/profile_run.h"
 
 namespace vox {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 constexpr int64_t kSteps = 10;
 
@@ -135,6 +140,40 @@ TEST(Suggestions, ThreadsThatAreFasterOnlyNowAndThenAreNotSuggested) {
   Profile profile = bound_by_its_network();
   profile.record.other_threads = {.threads = 2, .own_ms = 60, .slow_ms = 110, .handover_ns = 340};
   EXPECT_TRUE(suggest_changes(profile, {}).empty());
+}
+
+Options with_topology(int64_t every) {
+  Options options;
+  options.loss.terms.resize(2);
+  options.loss.terms[0].name = "bce";
+  options.loss.terms[1].name = "topology";
+  options.loss.terms[1].every = every;
+  return options;
+}
+
+TEST(Suggestions, ARareTermIsToComeMoreRarelyThanItDoes) {
+  Profile profile = bound_by_its_network();
+  profile.step_stages = {{"forward", 20}, {"loss.topology", 80}};
+  const auto suggested = [&](int64_t every) {
+    const std::vector<Suggestion> suggestions = suggest_changes(profile, with_topology(every));
+    return suggestions.empty() ? "" : suggestions[0].changes.at(0);
+  };
+  EXPECT_THAT(suggested(3), HasSubstr("every: 12"));
+  EXPECT_THAT(suggested(0), HasSubstr("every: 64")) << "without `every` it comes every 16 steps";
+}
+
+TEST(StepModel, MeasuredAreWholeRoundsOfTheQueueAndOfRareTerms) {
+  const auto counts = [](Options options, int64_t prefetch) {
+    options.data.prefetch_factor = prefetch;
+    std::vector<int64_t> found;
+    for (int64_t steps = 1; steps <= 48; ++steps)
+      if (whole_rounds(options, steps)) found.push_back(steps);
+    return found;
+  };
+  EXPECT_THAT(counts({}, 10), ElementsAre(12, 24, 36, 48));
+  EXPECT_THAT(counts(with_topology(0), 2), ElementsAre(16, 32, 48));
+  EXPECT_THAT(counts(with_topology(0), 3), ElementsAre(16, 32, 48)) << "three rounds of the queue and a step";
+  EXPECT_THAT(counts(with_topology(2), 3), ElementsAre(10, 20, 30, 40));
 }
 
 TEST(Handover, TakesTwoCpusLongerThanLightAndLessThanASleep) {

@@ -16,5 +16,8 @@ double process_cpu_ms();
 double machine_cpu_ms();  // of all processes since the machine started
 double peak_resident_gb();
 bool enough_steps(const std::vector<double>& step_ms, double seconds);  // for a median that stands
+// A full queue empties and fills as one: a part of such a round has too many waits, or too few. A loss term that comes
+// every few steps comes too often in a part of its own round, or not at all.
+bool whole_rounds(const Options& options, int64_t steps);
 
 }  // namespace vox

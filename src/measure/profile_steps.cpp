@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "losses/loss.h"
 #include "measure/ceilings.h"
 #include "measure/handover.h"
 #include "measure/profile.h"
@@ -73,6 +74,14 @@ bool enough_steps(const std::vector<double>& step_ms, double seconds) {
   const Interval interval = median_interval(step_ms);
   const double wanted = seconds < kPatientSeconds ? kTrusted : kOnABusyMachine;
   return interval.high - interval.low < wanted * median_of(step_ms);
+}
+
+bool whole_rounds(const Options& options, int64_t steps) {
+  constexpr int64_t kMany = 3;  // rounds of the queue: what is left over then matters little
+  const int64_t queue = options.data.prefetch_factor + 2;
+  int64_t rarest = 1;
+  for (const LossTerm& term : options.loss.terms) rarest = std::max(rarest, steps_between(term));
+  return steps % rarest == 0 && (steps % queue == 0 || rarest >= kMany * queue);
 }
 
 namespace {
@@ -194,9 +203,8 @@ class StepWatch {
   bool measured_enough() const {
     const auto count = static_cast<int64_t>(step_ms_.size());
     if (request_.steps && count >= *request_.steps) return true;
-    // A full queue empties and fills as one: a part of such a round has too many waits, or too few.
-    const bool whole_rounds = count % (request_.config.options.data.prefetch_factor + 2) == 0;
-    return (!request_.steps && whole_rounds && enough_steps(step_ms_, seconds_since(measure_begin_))) ||
+    return (!request_.steps && whole_rounds(request_.config.options, count) &&
+            enough_steps(step_ms_, seconds_since(measure_begin_))) ||
            (seconds_since(begin_) > 0.8 * request_.most_seconds && count >= 2);
   }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/iterations.h"
+#include "losses/loss.h"
 #include "measure/profile_model.h"
 
 namespace vox {
@@ -168,8 +169,7 @@ class Suggester {
     Options changed = options_;
     for (LossTerm& one : changed.loss.terms)
       if ("loss." + one.name == term) {
-        const int64_t every = std::max<int64_t>(1, one.every);
-        one.every = every * 4;
+        one.every = 4 * steps_between(one);
         add(changed, {.own_ms_saved = 0.75 * (forward + backward)},
             concat(one.name, " every ", one.every, " steps, its weight kept in the mean"), false);
         return;

@@ -82,10 +82,21 @@ BatchSource repeating(BatchSource source, std::function<bool()> same) {
 
 namespace {
 
-// A span from here to the moment when the last of the logits has its gradient: the losses' part of the backward pass.
 // On a CPU alone: a GPU works on when the host is long done.
+bool times_loss_backward(const std::vector<at::Tensor>& logits) {
+  return recording() && logits.front().is_cpu();
+}
+
+// Views are younger than all of the network, so that the backward pass comes to all of them first: a coarser output
+// itself has its turn only after the layers that came after it.
+void set_apart_from_network(std::vector<at::Tensor>& logits) {
+  if (times_loss_backward(logits))
+    for (at::Tensor& output : logits) output = output.view_as(output);
+}
+
+// A span from here to the moment when the last of the logits has its gradient: the losses' part of the backward pass.
 void time_loss_backward(const std::vector<at::Tensor>& logits) {
-  if (!recording() || !logits.front().is_cpu()) return;
+  if (!times_loss_backward(logits)) return;
   const auto begin = Clock::now();
   const auto missing = std::make_shared<size_t>(0);
   for (const at::Tensor& output : logits) {
@@ -296,6 +307,7 @@ void StepRunner::add_batch(const DeviceBatch& batch, int64_t step, StepReport& r
     logits = parts_.network.forward(batch.image,
                                     {.training = true, .seed = settings_.seed, .first_sample = input.first_sample});
   }
+  set_apart_from_network(logits);
   at::Tensor start;
   {
     const Timed timed(times_, Stage::kLoss, "loss");

@@ -160,6 +160,7 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_to_itself(voxloom, draw, tmp_
     ("data", "{sampler: unifrom}", 'data.sampler "unifrom" is unknown; known: '),
     ("validation", "{metric: dcie}", "known here: loss, loss.dice"),
     ("augmentation", "{gamma: {enabled: true, range: [2, 1]}}", "augmentation.gamma.range"),
+    ("augmentation", "{gamma: {enabled: true, prob: 1.0e-4, balanced: true, range: [2, 3]}}", "must hold 1"),
 ])
 def test_a_dry_run_refuses_wrong_names_and_options_without_data(voxloom, tmp_path, key, value, words):
     (tmp_path / "wrong.yaml").write_text("data: {root: .}\n" * (key != "data") + f"{key}: {value}\n")

@@ -21,7 +21,14 @@
 namespace vox::cli {
 namespace {
 
-constexpr int64_t kTriedDraws = 64;  // transforms act by chance: so many samples meet nearly all that are switched on
+constexpr int64_t kTriedDraws = 16;  // of transforms that always act: what they choose between comes up
+
+class EveryTransformActs final : public Visitor {  // that ever does
+  void visit(const std::string& key, const FieldRef& field, const Spec&) override {
+    double* const* const probability = std::get_if<double*>(&field);
+    if (probability && key.ends_with(".prob") && **probability > 0) **probability = 1;
+  }
+};
 
 void check_loss(const Options& options) {
   std::vector<std::string> terms = check_loss_terms(options);
@@ -34,13 +41,15 @@ void check_loss(const Options& options) {
 }
 
 void check_transforms(const Options& options, int64_t image_channels) {
-  const int64_t first_step = options.data.batch_size * options.training.accumulate;
+  AugmentationOptions augmentation = options.augmentation;
+  EveryTransformActs visitor;
+  augmentation.describe(visitor);
   int64_t channels = image_channels;
   for (const int64_t named : options.augmentation.channels)
     if (image_channels == 0) channels = std::max(channels, named + 1);
-  for (int64_t sample = 0; sample < std::max(first_step, kTriedDraws); ++sample)
-    draw_transforms(options.augmentation, options.data.patch_size, {}, static_cast<uint64_t>(options.training.seed),
-                    sample, std::max<int64_t>(1, channels));
+  for (int64_t sample = 0; sample < kTriedDraws; ++sample)
+    draw_transforms(augmentation, options.data.patch_size, {}, static_cast<uint64_t>(options.training.seed), sample,
+                    std::max<int64_t>(1, channels));
 }
 
 // Of a name that is none, making it says so; the others are made once there is data.

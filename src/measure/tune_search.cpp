@@ -118,25 +118,31 @@ class Search {
                        [&](const Move& move) { return move.predicted_ms < kBetterWithMore * now_ms; });
   }
 
-  // What changes the result, where the user allows it: no time of another setting tells what it brings.
+  // What no time of another setting tells: graphs where they are off; where the user allows it, what changes the
+  // result.
   std::vector<Move> unpredicted() {
     const Options now = runner_.config_with(best_).options;
     std::vector<Move> moves;
-    const auto offer = [&](const std::vector<std::string>& words, double order) {
+    const auto offer = [&](const std::vector<std::string>& words, double order, bool same_result = false) {
       moves.push_back({.changes = merged(best_, words),
                        .name = join(words, " "),
                        .predicted_ms = kUnknown + order,
                        .predicted_step_ms = {},
-                       .same_result = false});
+                       .same_result = same_result});
     };
+    const bool on_gpu = best_trial().gpu_memory_gb.has_value();
+    if (on_gpu && now.training.cuda_graph == "off") offer({"training.cuda_graph=auto"}, -2, /*same_result=*/true);
     if (allowed("batch")) {
       std::vector<std::string> words{concat("data.batch_size=", now.data.batch_size * 2)};
       if (now.training.accumulate % 2 == 0)
         words.push_back(concat("training.accumulate=", now.training.accumulate / 2));
       offer(words, 0);
+      const bool no_room = out_of_memory_.contains(merged(best_, words));
+      words.push_back("model.use_checkpoint=true");  // then its activations are computed twice, and not kept
+      if (no_room && !now.model.use_checkpoint) offer(words, 3);
     }
     // On a GPU halves run on other, faster units; on a CPU a larger batch is the likelier gain.
-    const double precision_order = runner_.request().device.starts_with("cuda") ? -1 : 1;
+    const double precision_order = on_gpu ? -1 : 1;
     if (allowed("precision") && now.training.precision == "32")
       offer({"training.precision=bf16-mixed"}, precision_order);
     if (allowed("patch"))
@@ -164,6 +170,7 @@ class Search {
         runner_.judge(trial, base);
       if (trial.verdict == TrialVerdict::kNotBetter) beyond_.push_back(node);
     }
+    if (trial.verdict == TrialVerdict::kOutOfMemory) out_of_memory_.insert(move.changes);
     if (trial.verdict == TrialVerdict::kBetter) {
       note_evidence(move, base, trial);
       best_ = move.changes;
@@ -190,7 +197,7 @@ class Search {
   size_t best_index_ = 0;
   std::vector<Node> beyond_;   // tried from the best so far
   bool disappointed_ = false;  // by the predictions of the best so far
-  std::set<Changes> tried_;
+  std::set<Changes> tried_, out_of_memory_;
   std::map<std::string, std::string> evidence_;  // by key=value
 };
 

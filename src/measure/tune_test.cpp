@@ -167,11 +167,45 @@ TEST(Tune, TheBatchGrowsWhileItFitsAndWhatDoesNotIsATrialToo) {
   request.allow = {"batch"};
   request.overrides = {"training.accumulate=4"};
   const TuneResult result = machine.search(request);
-  ASSERT_THAT(names_of(result), ElementsAre("as it is", "data.batch_size=2 training.accumulate=2",
-                                            "data.batch_size=4 training.accumulate=1"));
+  const std::string beyond = "data.batch_size=4 training.accumulate=1";
+  ASSERT_THAT(names_of(result), ElementsAre("as it is", "data.batch_size=2 training.accumulate=2", beyond,
+                                            beyond + " model.use_checkpoint=true"));
   EXPECT_EQ(result.trials[2].verdict, TrialVerdict::kOutOfMemory);
   EXPECT_EQ(result.trials[2].note, "no room");
   EXPECT_THAT(result.chosen, ElementsAre("data.batch_size=2", "training.accumulate=2"));
+}
+
+TEST(Tune, WhatDoesNotFitIsTriedOnceMoreWithActivationsThatAreNotKept) {
+  Machine machine([](const Options& options) {
+    const bool twice = options.data.batch_size == 2, kept = !options.model.use_checkpoint;
+    Measured found{.step_ms = twice ? 15.0 : 10.0 * static_cast<double>(options.data.batch_size)};
+    if (twice && kept) found.end = ChildEnd::kOutOfMemory;
+    return found;
+  });
+  TuneRequest request = machine.request();
+  request.allow = {"batch"};
+  const TuneResult result = machine.search(request);
+  ASSERT_GE(result.trials.size(), 3u);
+  EXPECT_EQ(result.trials[1].verdict, TrialVerdict::kOutOfMemory);
+  EXPECT_EQ(result.trials[2].name, "data.batch_size=2 model.use_checkpoint=true");
+  EXPECT_THAT(result.chosen, ElementsAre("data.batch_size=2", "model.use_checkpoint=true"));
+}
+
+TEST(Tune, OnAGpuGraphsAndPrecisionComeFirst) {
+  const auto names = [](const std::optional<double>& gpu_gb, const std::string& override) {
+    Machine machine([&](const Options& options) {
+      const auto samples = static_cast<double>(options.data.batch_size);
+      return Measured{.step_ms = options.training.cuda_graph == "off" ? 20 * samples : 10 * samples, .gpu_gb = gpu_gb};
+    });
+    TuneRequest request = machine.request();
+    request.overrides = {override};
+    request.allow = {"batch", "precision"};
+    return names_of(machine.search(request));
+  };
+  const std::string batch = "data.batch_size=2", halves = "training.precision=bf16-mixed";
+  EXPECT_THAT(names(std::nullopt, "training.cuda_graph=auto"), ElementsAre("as it is", batch, halves));
+  EXPECT_THAT(names(40, "training.cuda_graph=auto"), ElementsAre("as it is", halves, batch));
+  EXPECT_THAT(names(40, "training.cuda_graph=off"), ElementsAre("as it is", "training.cuda_graph=auto", halves, batch));
 }
 
 TEST(Tune, TheMemoryOfTheGpuStaysUnderTheTargetToo) {

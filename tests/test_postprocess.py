@@ -54,6 +54,21 @@ def test_a_chain_runs_in_its_order_and_bad_ones_are_refused(voxloom, tmp_path, p
         assert result.returncode == 1 and said in result.stderr and not (tmp_path / "bad.npy").exists()
 
 
+def test_whole_numbers_with_a_scale_are_real_and_several_labels_are_told(voxloom, tmp_path, probabilities):
+    import nibabel
+
+    image = nibabel.Nifti1Image(np.rint(probabilities.T * 255).astype(np.uint8), np.eye(4))
+    image.header.set_slope_inter(1 / 255, 0)
+    nibabel.save(image, tmp_path / "p.nii")
+    voxloom("convert", tmp_path / "p.nii", tmp_path / "p.npy", "--postprocess", "[{name: threshold, level: 0.401}]")
+    assert np.array_equal(np.load(tmp_path / "p.npy") > 0, np.rint(probabilities * 255) > 0.401 * 255)
+    labels = np.zeros((4, 5, 6), np.uint8)
+    labels[1], labels[3] = 7, 9
+    np.save(tmp_path / "labels.npy", labels)
+    said = voxloom("convert", tmp_path / "labels.npy", tmp_path / "one.npy", "--postprocess", "[{name: fill_holes}]").stderr
+    assert "such as 7 and 9" in said and np.array_equal(np.load(tmp_path / "one.npy"), labels > 0)
+
+
 def test_training_refuses_steps_that_prediction_could_not_run(voxloom, draw, tmp_path):
     from training import write_training
 
@@ -74,6 +89,9 @@ def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path)
         voxloom("predict", run, image, "--output", tmp_path / name, *flags)
         voxloom("convert", tmp_path / name / "case_002.tif", tmp_path / f"{name}.npy")
         outputs[name] = np.load(tmp_path / f"{name}.npy")
+    voxloom("predict", run, image, "--output", tmp_path / "level", "--threshold", "0.45",
+            "inference.postprocess=[{name: threshold, level: 0.9}]", "inference.format=npy")
+    assert np.array_equal(np.load(tmp_path / "level" / "case_002.npy") > 0, outputs["plain"] > 0.45)
     labels, count = ndimage.label(outputs["plain"] > 0.5, np.ones((3, 3, 3)))
     if count > 0:
         sizes = np.bincount(labels.ravel())[1:]

@@ -86,10 +86,14 @@ def test_spacing_goes_with_the_prediction(trained, voxloom, tmp_path):
     (["missing.npy"], "missing.npy"),
     ([], "--split"),
     (["--split", "nothing"], "train, validation or test"),
+    (["{trained}/images"], "images/*.npy"),
+    (["{trained}/images/case_000.npy", "inference.submission=openkbp", "data.target=regression"], "possible_dose_mask"),
+    (["{trained}/images/case_000.npy", "--threshold", "0.4", "inference.postprocess=[{{name: hysteresis}}]"], "hysteresis"),
 ])
 def test_wrong_input_is_one_clear_sentence(trained, voxloom, tmp_path, arguments, words):
-    result = voxloom("predict", trained / "run", *arguments, "--output", tmp_path, check=False)
-    assert result.returncode == 1 and words in result.stderr
+    arguments = [text.format(trained=trained) for text in arguments]
+    result = voxloom("predict", trained / "run", *arguments, "--output", tmp_path / "out", check=False)
+    assert result.returncode == 1 and words in result.stderr and not (tmp_path / "out").exists()
     assert voxloom("predict", tmp_path / "no-run", "a.npy", "--output", tmp_path, check=False).returncode == 1
 
 

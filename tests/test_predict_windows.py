@@ -94,7 +94,8 @@ def test_members_normalised_by_other_statistics_are_averaged_as_each_is_alone(vo
     for number, training in enumerate((["case_000", "case_001"], ["case_002", "case_003"])):
         runs.append(tmp_path / f"run{number}")
         voxloom("train", recipe, "data.preprocess=[{name: zscore, scope: dataset}]", "data.split=explicit",
-                f"data.train=[{', '.join(training)}]", "data.target=regression", "data.ignore_label=none",
+                f"data.train=[{', '.join(training)}]", f"data.validation=[case_00{2 - 2 * number}]", "validation.every=0",
+                "data.target=regression", "data.ignore_label=none",
                 "loss.terms=[{name: mae}]", "model.filters=2,4", "training.max_epochs=1",
                 "training.iterations_per_epoch=2", "training.precision=32", f"training.seed={number}", "--run", runs[-1])
     case, window = tmp_path / "images" / "case_001.npy", ["inference.window=8,8,8", "inference.format=npy"]
@@ -103,6 +104,8 @@ def test_members_normalised_by_other_statistics_are_averaged_as_each_is_alone(vo
         voxloom("predict", model, case, "--output", tmp_path / f"out{number}", *window)
         told.append(np.load(tmp_path / f"out{number}" / "case_001.npy"))
     assert np.abs(told[2] - (told[0] + told[1]) / 2).max() <= 1e-4 * np.abs(told[:2]).max()
+    both = ["predict", f"{runs[0]},{runs[1]}", "--output", tmp_path / "held_out", "--split", "validation", *window]
+    assert "run1/checkpoints/last.safetensors was trained on 1 of the 1 cases" in voxloom(*both).stderr
 
 
 def blended(network, image, window, overlap, wanted):
@@ -147,6 +150,29 @@ def test_windows_without_anything_are_skipped_and_zero(networks, voxloom, draw, 
     assert np.abs(ours - theirs).max() <= 1e-4
     labels = predict(voxloom, tmp_path, networks["classes"], image, text(window), option, "data.target=segmentation")
     assert (labels[~touched] == 0).all()
+
+
+@pytest.mark.parametrize("how", ["orientation: RAS", "preprocess: [{name: resample, spacing: [1, 1, 1]}]"])
+def test_a_mask_lies_on_the_grid_of_the_file_and_follows_the_image(networks, voxloom, draw, tmp_path, how):
+    import nibabel
+
+    affine = np.array([[0, 0, 2, 5], [-1, 0, 0, 6], [0, 1, 0, 7], [0, 0, 0, 1]])  # x of the file goes to the back
+    shape = (24, 26, 18)
+    at = [draw.randrange(4, n - 8) for n in shape]
+    mask = np.zeros(shape, np.uint8)
+    mask[tuple(slice(a, a + 3) for a in at)] = 1
+    for name, values in (("case", random_image(draw, shape)), ("mask_case", mask)):
+        nibabel.save(nibabel.Nifti1Image(values, affine), tmp_path / f"{name}.nii")
+    key, value = how.split(": ", 1)
+    voxloom("predict", networks["one"][1], tmp_path / "case.nii", "--output", tmp_path / "out", text([8, 8, 8]),
+            f"data.{key}={value}", f"inference.mask={tmp_path}/mask_{{id}}.nii", "inference.format=nii")
+    written = nibabel.load(tmp_path / "out" / "case.nii")
+    ours = np.asarray(written.dataobj) != 0
+    assert ours.shape == shape and np.array_equal(written.affine, affine)
+    assert ours[mask > 0].all()
+    away = np.ones(shape, bool)  # a window of 8, or of 4 voxels as thick as two, reaches no further
+    away[tuple(slice(max(0, a - 7), a + 10) for a in at)] = False
+    assert away.any() and not ours[away].any()
 
 
 def test_a_mask_of_another_size_is_named(networks, voxloom, tmp_path):

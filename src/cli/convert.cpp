@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -91,6 +92,8 @@ Volume turned_to_ras(const Volume& volume, const std::string& name) {
 // Probabilities (real values) are cut by the chain's first step; of labels, everything but 0 is foreground. The result
 // holds 0 and 1, or the numbers of objects.
 Volume processed(const Volume& volume, const PostChain& chain, const std::string& name) {
+  const double scale = volume.info.scale, offset = volume.info.offset;
+  const bool scaled = scale != 1 || offset != 0;  // as probabilities in a byte each
   VOX_CHECK(volume.info.channels == 1 || chain.wants_channels(), name, " has ", volume.info.channels,
             " channels; --postprocess works on one, but for chains that begin with watershed or mutex_watershed");
   PostVolume work{.extent = volume.info.extent, .channels = volume.info.channels};
@@ -98,13 +101,23 @@ Volume processed(const Volume& volume, const PostChain& chain, const std::string
   with_type(volume.info.dtype, [&](auto type) {
     using T = decltype(type);
     const T* const values = volume.as<T>();
-    if constexpr (std::is_floating_point_v<T>) work.probability.assign(values, values + voxels);
-    if constexpr (!std::is_floating_point_v<T>) {
+    if (std::is_floating_point_v<T> || scaled) {
+      work.probability.resize(voxels);
+      for (size_t i = 0; i < voxels; ++i)
+        work.probability[i] = static_cast<float>(static_cast<double>(values[i]) * scale + offset);
+    } else {
       VOX_CHECK(work.channels == 1, name,
                 " holds whole numbers in several channels; objects are made from "
                 "probabilities, which are real");
       work.mask.resize(voxels);
-      for (size_t i = 0; i < voxels; ++i) work.mask[i] = values[i] != 0;
+      std::set<T> classes;
+      for (size_t i = 0; i < voxels; ++i) {
+        work.mask[i] = values[i] != T{0};
+        if (work.mask[i] && classes.size() < 2) classes.insert(values[i]);
+      }
+      if (classes.size() > 1)
+        std::cerr << "note: " << name << " has several labels, such as " << +*classes.begin() << " and "
+                  << +*classes.rbegin() << "; --postprocess takes them all for one foreground\n";
     }
   });
   chain.run(work);

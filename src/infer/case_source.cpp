@@ -89,23 +89,25 @@ std::function<Block(const Box3&)> mask_in_file(const std::string& name, const Ex
   };
 }
 
+std::string mask_file(const MaskOptions& mask, const std::string& id) {
+  if (mask.name.empty() || mask.name == "case" || mask.name.starts_with("channel:")) return "";
+  const std::string file = with_id(mask.name, id), below = (std::filesystem::path(mask.root) / file).string();
+  return !volume_exists(file) && volume_exists(below) ? below : file;
+}
+
 void skip_outside_mask(WindowSource& source, const CaseInput& input, const Extent3& window,
                        const MaskOptions& options) {
   const std::string& mask = options.name;
   if (mask.empty()) return;
   std::function<Block(const Box3&)> fetch = input.mask;
-  if (mask == "case") {
-    VOX_CHECK(input.mask, "inference.mask is \"case\", but case ", input.id,
-              " has no mask; predict a --split of data with data.mask, or name a file with {id}");
-  } else if (mask.starts_with("channel:")) {
+  const bool of_image = mask.starts_with("channel:");
+  VOX_CHECK(of_image || input.mask, "inference.mask is \"", mask, "\", but case ", input.id,
+            " has no mask; predict a --split of data with data.mask, or name a file with {id}");
+  if (of_image)
     fetch = [image = input.image, channel = channel_of(mask, source.channels)](const Box3& box) {
       return image(channel, box);
     };
-  } else {
-    const std::string file = with_id(mask, input.id), below = (std::filesystem::path(options.root) / file).string();
-    fetch = mask_in_file(!volume_exists(file) && volume_exists(below) ? below : file, source.extent);
-  }
-  if (!mask.starts_with("channel:")) source.region = marked_box(fetch, source.extent);
+  if (!of_image) source.region = marked_box(fetch, source.extent);
   source.wanted = [fetch, window, extent = source.extent](const Extent3& begin) {
     const Box3 box = intersect({begin, begin + window}, whole(extent));
     return any_voxel(fetch(box).view, box);

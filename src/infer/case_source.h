@@ -30,8 +30,12 @@ struct MaskOptions {
   std::string name;  // inference.mask: "" for none, "case" (the case's own), "channel:N" of the image, or a file
   std::string root;  // where a file lies that is not found as it is named
 };
-// Windows that hold no voxel of the mask become unwanted; they lie over its box alone, so that few of them are needed
-// (but a channel of the image, which may come in slabs, is not read twice to find that box).
+// The file that `mask` names for a case, for its Case::mask, so that it is turned and resampled with the image; empty
+// where it names none.
+std::string mask_file(const MaskOptions& mask, const std::string& id);
+// Windows that hold no voxel of the mask (a channel, or that of the input) become unwanted; they lie over its box
+// alone, so that few of them are needed (but a channel of the image, which may come in slabs, is not read twice to find
+// that box).
 void skip_outside_mask(WindowSource& source, const CaseInput& input, const Extent3& window, const MaskOptions& mask);
 
 // Boxes of a file that has one channel and the size of the image.

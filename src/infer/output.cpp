@@ -35,6 +35,20 @@ WriteOptions write_options(const std::filesystem::path& path) {
 
 }  // namespace
 
+void use_threshold(OutputOptions& options, double threshold) {
+  options.decode.threshold = threshold;
+  if (options.postprocess.empty()) return;
+  PostOptions& first = options.postprocess.front();
+  const bool cuts = PostChain({first}).wants_probabilities();
+  VOX_CHECK(!cuts || first.name == "threshold", "the threshold is set to ", threshold,
+            ", but inference.postprocess begins with ", first.name,
+            ", which has levels of its own; set those instead of --threshold");
+  if (!cuts) return;
+  first.params.kind = Tree::Kind::kMap;
+  std::erase_if(first.params.members, [](const auto& member) { return member.first == "level"; });
+  first.params.members.emplace_back("level", scalar_tree(shortest(threshold)));
+}
+
 CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file, const Extent3& extent,
                        int64_t channels, const OutputOptions& options)
     : path_(path),

@@ -22,6 +22,10 @@ struct OutputOptions {
   std::string format = "tif";              // suffix
 };
 
+// Probability from which a voxel is foreground, also of a chain that begins with `threshold`. Error where the chain
+// begins with a step that has levels of its own.
+void use_threshold(OutputOptions& options, double threshold);
+
 class CaseOutput {
  public:
   // `file` describes the case's first image, `extent` is what the network saw of it (after preprocessing). Error where

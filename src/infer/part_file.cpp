@@ -37,13 +37,14 @@ void write_progress(const fs::path& file, const Progress& progress) {
   write_file(file, json.dump() + "\n");
 }
 
-std::optional<Progress> read_progress(const fs::path& file, const std::string& fingerprint) {
+std::optional<Progress> read_progress(const fs::path& file) {
   if (!fs::exists(file)) return std::nullopt;
   const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;  // damaged: as if it were not there
-  const Progress progress{json.value("fingerprint", ""), json.value("slices", int64_t{0}),
-                          json.value("finished", false)};
-  return progress.fingerprint == fingerprint ? std::optional(progress) : std::nullopt;
+  const bool whole = json.is_object() && json.contains("fingerprint") && json["fingerprint"].is_string() &&
+                     json.contains("slices") && json["slices"].is_number_integer() && json.contains("finished") &&
+                     json["finished"].is_boolean();
+  if (!whole) return std::nullopt;  // damaged: as if it were not there
+  return Progress{json["fingerprint"], json["slices"], json["finished"]};
 }
 
 void write_fully(int descriptor, int64_t offset, const std::byte* bytes, int64_t count, const fs::path& path) {
@@ -90,9 +91,11 @@ PartFile::PartFile(const fs::path& output, const std::string& fingerprint, const
   make_folders(output.parent_path());
   lock_ = std::make_unique<FileLock>(
       voxels_, concat(output.string(), ": another process predicts this case; wait for it, or use another folder"));
-  const std::optional<Progress> before = read_progress(progress_, fingerprint);
+  const std::optional<Progress> before = read_progress(progress_);
+  const bool same = before && before->fingerprint == fingerprint;
   const bool whole = static_cast<int64_t>(fs::file_size(voxels_)) == info.bytes();
-  if (before && whole) slices_done_ = std::clamp<int64_t>(before->slices, 0, info.extent.z);
+  if (same && whole) slices_done_ = std::clamp<int64_t>(before->slices, 0, info.extent.z);
+  if (before && !same && !before->finished) slices_set_aside_ = before->slices;
   descriptor_ = open(voxels_.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) throw_system_error("write", voxels_.string(), errno);
   if (slices_done_ > 0) return;
@@ -145,8 +148,8 @@ void PartFile::finish() {
 }
 
 bool is_finished(const fs::path& output, const std::string& fingerprint) {
-  const std::optional<Progress> progress = read_progress(progress_file(output), fingerprint);
-  return progress && progress->finished && fs::exists(output);
+  const std::optional<Progress> progress = read_progress(progress_file(output));
+  return progress && progress->fingerprint == fingerprint && progress->finished && fs::exists(output);
 }
 
 void forget_finished(const fs::path& output) {

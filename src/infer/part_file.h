@@ -24,6 +24,7 @@ class PartFile {
 
   const VolumeInfo& info() const { return info_; }
   int64_t slices_done() const { return slices_done_; }
+  int64_t slices_set_aside() const { return slices_set_aside_; }  // finished by a run of another fingerprint
   // Slices z_begin .. z_end of all channels: channel, z, y, x.
   void write(int64_t z_begin, int64_t z_end, const std::byte* voxels);
   void mark_done(int64_t slices);  // those before `slices` are safe on the disk
@@ -39,7 +40,7 @@ class PartFile {
   std::filesystem::path voxels_, progress_;
   std::string fingerprint_;
   VolumeInfo info_;
-  int64_t slices_done_ = 0;
+  int64_t slices_done_ = 0, slices_set_aside_ = 0;
   std::unique_ptr<FileLock> lock_;
   int descriptor_ = -1;
 };

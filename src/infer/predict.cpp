@@ -59,7 +59,8 @@ class Prediction {
     data_.on_bad_case = "fail";
   }
 
-  Planned plan(const Case& item) const {
+  Planned plan(Case item) const {
+    if (std::string mask = mask_file(options_.mask, item.id); !mask.empty()) item.mask = std::move(mask);
     Planned planned{.item = item, .units = open_case(item, data_, preprocess_), .fingerprint = {}, .path = {}};
     const std::vector<Unit>& images = planned.units.images;
     VOX_CHECK(static_cast<int64_t>(images.size()) == options_.input_channels, "the network takes ",
@@ -68,6 +69,7 @@ class Prediction {
     ContentHash hash;
     hash.add(options_.fingerprint).add(item.id);
     for (const Unit& image : images) hash.add(image.key);
+    if (planned.units.mask) hash.add(planned.units.mask->key);
     planned.fingerprint = hash.hex();
     planned.path = options_.folder / (item.id + "." + options_.output.format);
     const WindowSource shape{.extent = images.front().stored.extent, .channels = options_.input_channels};
@@ -111,6 +113,9 @@ class Prediction {
   void predict(const Planned& planned) const {
     const CaseOutput output = output_of(planned);
     PartFile part(planned.path, planned.fingerprint, output.part_info());
+    if (part.slices_set_aside() > 0)
+      say(concat("case ", planned.item.id, " starts afresh: ", part.slices_set_aside(),
+                 " slices of an earlier command had other weights, settings or input"));
     if (part.slices_done() > 0)
       say(concat("case ", planned.item.id, " goes on at slice ", part.slices_done(), " of ",
                  output.part_info().extent.z));
@@ -194,6 +199,19 @@ std::string dataset_within(const std::string& pattern, const std::string& first)
   return pattern.starts_with(first + ":") ? pattern.substr(first.size()) : "";
 }
 
+// A folder that is no volume itself, but holds some: meant were these.
+void require_one_case(const std::string& input) {
+  const std::filesystem::path folder = input;
+  if (!std::filesystem::is_directory(folder)) return;
+  const bool is_volume = std::any_of(all_formats().begin(), all_formats().end(),
+                                     [&](const FormatEntry& format) { return format.matches({}, folder); });
+  if (is_volume) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    VOX_CHECK(!has_volume_suffix(entry.path()), input,
+              " is a folder of volumes, and an input is one case; name them, as ", (folder / "*").string(),
+              entry.path().filename().string().substr(stem_of(entry.path().string()).size()));
+}
+
 void add_from_same_file(Case& one, const DataOptions& data) {
   if (one.images.size() != 1 || data.images.empty()) return;
   const std::string input = one.images.front(), &first = data.images.front();
@@ -221,6 +239,8 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
   const Prediction prediction(networks, data, pool, options, progress);
   std::vector<Planned> all;  // a wrong input is found before the first is computed
   for (const Case& item : dataset.cases) all.push_back(prediction.plan(item));
+  if (options.submission == Submission::kOpenKbp)
+    for (const Case& item : dataset.cases) require_patient(file_of_volume(item.images.front()));
   for (const Planned& planned : all) prediction.run(planned);
   if (options.submission != Submission::kNone) submit(all, options, progress);
   for (const Planned& planned : all) forget_finished(planned.path);
@@ -229,6 +249,7 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
 Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOptions& data) {
   Dataset dataset;
   for (const std::string& input : inputs) {
+    require_one_case(input);
     Case one;
     one.images = std::filesystem::exists(input) ? std::vector{input} : split(input, ',');
     one.id = one.group = stem_of(one.images.front());

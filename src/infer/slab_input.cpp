@@ -79,10 +79,15 @@ class ChannelSlab {
 }  // namespace
 
 bool can_read_in_slabs(const CaseUnits& units, const DataOptions& data, const Preprocess& preprocess) {
+  const auto keeps_its_grid = [&](const Unit& unit) {
+    const std::optional<Affine>& affine = unit.raw.affine;
+    const bool turned = data.orientation == "RAS" && affine && !(to_ras(*affine) == Reorientation{});
+    return !turned && unit.stored.extent == unit.raw.extent;
+  };
+  if (units.mask && !keeps_its_grid(*units.mask)) return false;
   return std::all_of(units.images.begin(), units.images.end(), [&](const Unit& unit) {
     VolumeInfo info = unit.raw;
-    const bool turned = data.orientation == "RAS" && info.affine && !(to_ras(*info.affine) == Reorientation{});
-    return !turned && unit.stored.extent == unit.raw.extent && preprocess.map_from(info, unit.image_channel, Moments{});
+    return keeps_its_grid(unit) && preprocess.map_from(info, unit.image_channel, Moments{});
   });
 }
 

@@ -257,5 +257,30 @@ TEST(Variants, MirrorOnlyAsTrainingDidAndSwapPairedChannels) {
   EXPECT_FALSE(at::allclose(forward_variants({&network}, image, unaware, 3), network.forward(image, {}).front(), 0.01));
 }
 
+class ComparesSides : public Network {  // the left organ's mask less the right one's
+ public:
+  std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext&) override {
+    return {image.narrow(1, 0, 1) - image.narrow(1, 1, 1)};
+  }
+  Extent3 divisor() const override { return {1, 1, 1}; }
+};
+
+// The left organ (channel 0) stays on the left of the body, turned or not, unless the body is mirrored left to right:
+// then it is the other one.
+TEST(Variants, TurnedOnesSwapPairedChannelsWhereTheWindowIsMirroredAlongTheirAxis) {
+  const Mirroring mirroring{.axes = {2}, .swap_channels = {0, 1}, .swap_axis = 2};
+  const std::vector<Variant> variants = variants_of({4, 6, 6}, Augment::kMirrorRotate, mirroring);
+  ASSERT_EQ(variants.size(), 16U);
+  ComparesSides network;
+  const at::Tensor image = at::rand({1, 2, 4, 6, 6});
+  for (const Variant& variant : variants) {
+    const bool turned = variant.axes[2] == 1;  // x of the variant is y of the window, and the other way round
+    const bool mirrored = variant.mirrored >> (turned ? 1 : 2) & 1;
+    const at::Tensor answer = forward_variants({&network}, image, {variant, variant}, 1);
+    const at::Tensor plain = network.forward(image, {}).front();
+    EXPECT_TRUE(at::allclose(answer, mirrored ? -plain : plain, 1e-6, 1e-7));
+  }
+}
+
 }  // namespace
 }  // namespace vox

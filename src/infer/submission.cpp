@@ -38,6 +38,13 @@ void require_submittable(Submission submission, const OutputOptions& output, int
         output_channels);
 }
 
+void require_patient(const std::filesystem::path& folder) {
+  VOX_CHECK(
+      std::filesystem::exists(folder / "possible_dose_mask.csv"), folder.string(),
+      ": inference.submission: openkbp needs patients, folders with ct.csv and possible_dose_mask.csv; leave it out, "
+      "as by inference.submission=none");
+}
+
 void write_dose_csv(const std::filesystem::path& csv, const std::filesystem::path& prediction,
                     const std::string& patient) {
   const Volume dose = read_volume(prediction.string()), mask = read_volume(patient + ":possible_dose_mask");

@@ -15,6 +15,9 @@ Submission submission_from_name(const std::string& name);
 // Error where the settings cannot give what the challenge expects.
 void require_submittable(Submission submission, const OutputOptions& output, int64_t output_channels);
 
+// Error where `folder` is no patient of OpenKBP, whose dose can be written.
+void require_patient(const std::filesystem::path& folder);
+
 // OpenKBP: the doses of `prediction` as `csv`, positive ones of voxels that may receive dose, for the patient of folder
 // `patient`.
 void write_dose_csv(const std::filesystem::path& csv, const std::filesystem::path& prediction,

@@ -50,6 +50,12 @@ void add_to(at::Tensor& sum, const at::Tensor& part) {
     sum = part.clone(at::MemoryFormat::Contiguous);
 }
 
+bool mirrors(const Variant& variant, int64_t window_axis) {
+  for (size_t axis = 0; axis < 3; ++axis)
+    if (variant.axes[axis] == window_axis) return variant.mirrored >> axis & 1;
+  return false;
+}
+
 std::vector<Variant> mirrorings_of(const Mirroring& mirroring) {
   int allowed = 0;
   for (const int64_t axis : mirroring.axes) allowed |= 1 << axis;
@@ -57,7 +63,7 @@ std::vector<Variant> mirrorings_of(const Mirroring& mirroring) {
   for (int mirrored = 0; mirrored < 8; ++mirrored) {
     if ((mirrored & ~allowed) != 0) continue;
     variants.push_back({.mirrored = mirrored});
-    if (mirrored >> mirroring.swap_axis & 1) variants.back().swapped = mirroring.swap_channels;
+    if (mirrors(variants.back(), mirroring.swap_axis)) variants.back().swapped = mirroring.swap_channels;
   }
   return variants;
 }
@@ -79,7 +85,10 @@ std::vector<Variant> variants_of(const Extent3& window, Augment augment, const M
   do {
     const Extent3 turned{window[axes[0]], window[axes[1]], window[axes[2]]};
     if (turned != window) continue;
-    for (int mirrored = 0; mirrored < 8; ++mirrored) variants.push_back({.axes = axes, .mirrored = mirrored});
+    for (int mirrored = 0; mirrored < 8; ++mirrored) {
+      variants.push_back({.axes = axes, .mirrored = mirrored});
+      if (mirrors(variants.back(), mirroring.swap_axis)) variants.back().swapped = mirroring.swap_channels;
+    }
   } while (std::next_permutation(axes.begin(), axes.end()));
   return variants;
 }

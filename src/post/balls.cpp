@@ -88,23 +88,27 @@ void close_sheets(PostVolume& volume, const SheetOptions& options) {
 }  // namespace
 
 PostEntry close_post() {
-  return {"close", "Closes gaps with a ball", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"close", "Closes gaps with a ball", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: close");
             return [options](PostVolume& volume) {
               spread(volume.mask, volume.extent, 1, options.radius);
               spread(volume.mask, volume.extent, 0, options.radius);
             };
-          }};
+          },
+          rows_of<BallOptions>};
 }
 
 PostEntry open_post() {
-  return {"open", "Takes away what a ball does not fit into", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"open", "Takes away what a ball does not fit into", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: open");
             return [options](PostVolume& volume) {
               spread(volume.mask, volume.extent, 0, options.radius);
               spread(volume.mask, volume.extent, 1, options.radius);
             };
-          }};
+          },
+          rows_of<BallOptions>};
 }
 
 PostEntry close_sheets_post() {
@@ -112,7 +116,8 @@ PostEntry close_sheets_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<SheetOptions>(params, "postprocess: close_sheets");
             return [options](PostVolume& volume) { close_sheets(volume, options); };
-          }};
+          },
+          rows_of<SheetOptions>};
 }
 
 }  // namespace vox

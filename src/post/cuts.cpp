@@ -43,10 +43,12 @@ void keep_seeded(PostVolume& volume, const HysteresisOptions& options) {
 }  // namespace
 
 PostEntry threshold_post() {
-  return {"threshold", "Foreground is what lies above a level", PostKind::kCut, [](const Tree& params) -> PostStep {
+  return {"threshold", "Foreground is what lies above a level", PostKind::kCut,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<ThresholdOptions>(params, "postprocess: threshold");
             return [options](PostVolume& volume) { cut(volume, options.level); };
-          }};
+          },
+          rows_of<ThresholdOptions>};
 }
 
 PostEntry hysteresis_post() {
@@ -56,7 +58,8 @@ PostEntry hysteresis_post() {
             VOX_CHECK(options.low <= options.high, "postprocess: hysteresis: low is ", options.low, " and high ",
                       options.high, "; low must not be above high");
             return [options](PostVolume& volume) { keep_seeded(volume, options); };
-          }};
+          },
+          rows_of<HysteresisOptions>};
 }
 
 }  // namespace vox

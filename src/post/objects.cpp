@@ -141,11 +141,13 @@ void join_and_keep_apart(PostVolume& volume, const MutexOptions& options) {
 
 PostEntry watershed_post() {
   return {"watershed", "Objects by flooding from seeds: foreground, and boundaries in a second channel if there is one",
-          PostKind::kObjects, [](const Tree& params) -> PostStep {
+          PostKind::kObjects,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<WatershedOptions>(params, "postprocess: watershed");
             options.value();
             return [options](PostVolume& volume) { flood(volume, options); };
-          }};
+          },
+          rows_of<WatershedOptions>};
 }
 
 PostEntry mutex_watershed_post() {
@@ -153,7 +155,8 @@ PostEntry mutex_watershed_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<MutexOptions>(params, "postprocess: mutex_watershed");
             return [options](PostVolume& volume) { join_and_keep_apart(volume, options); };
-          }};
+          },
+          rows_of<MutexOptions>};
 }
 
 }  // namespace vox

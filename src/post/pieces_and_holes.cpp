@@ -108,33 +108,41 @@ void plug_holes(PostVolume& volume) {
 }  // namespace
 
 PostEntry remove_small_post() {
-  return {"remove_small", "Takes away pieces below a size", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"remove_small", "Takes away pieces below a size", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<RemoveSmallOptions>(params, "postprocess: remove_small");
             options.value();
             return [options](PostVolume& volume) { remove_small(volume, options); };
-          }};
+          },
+          rows_of<RemoveSmallOptions>};
 }
 
 PostEntry keep_largest_post() {
-  return {"keep_largest", "Keeps the largest pieces", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"keep_largest", "Keeps the largest pieces", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             const auto options = parse_params<KeepLargestOptions>(params, "postprocess: keep_largest");
             options.value();
             return [options](PostVolume& volume) { keep_largest(volume, options); };
-          }};
+          },
+          rows_of<KeepLargestOptions>};
 }
 
 PostEntry fill_holes_post() {
-  return {"fill_holes", "Fills cavities", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"fill_holes", "Fills cavities", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             parse_params<NoOptions>(params, "postprocess: fill_holes");
             return fill_holes;
-          }};
+          },
+          rows_of<NoOptions>};
 }
 
 PostEntry plug_holes_post() {
-  return {"plug_holes", "Plugs one-voxel holes through sheets", PostKind::kMask, [](const Tree& params) -> PostStep {
+  return {"plug_holes", "Plugs one-voxel holes through sheets", PostKind::kMask,
+          [](const Tree& params) -> PostStep {
             parse_params<NoOptions>(params, "postprocess: plug_holes");
             return plug_holes;
-          }};
+          },
+          rows_of<NoOptions>};
 }
 
 }  // namespace vox

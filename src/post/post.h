@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/shape.h"
-#include "config/options.h"
+#include "config/config.h"
 
 namespace vox {
 
@@ -33,6 +33,7 @@ struct PostEntry {
   std::string name, help;
   PostKind kind;
   std::function<PostStep(const Tree& params)> make;
+  std::vector<OptionRow> (*options)();
 };
 const std::vector<PostEntry>& all_post_steps();
 

@@ -232,7 +232,8 @@ PostEntry patch_sheets_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<PatchOptions>(params, "postprocess: patch_sheets");
             return [options](PostVolume& volume) { SheetPatcher(volume, options).run(); };
-          }};
+          },
+          rows_of<PatchOptions>};
 }
 
 }  // namespace vox

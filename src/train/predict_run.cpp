@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -151,7 +152,7 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
 std::string fingerprint_of(const std::vector<Trained>& all, const PredictRequest& request, const at::Device& device) {
   ContentHash hash;
   for (const Trained& one : all) {
-    hash.add(one.path.string()).add(static_cast<uint64_t>(fs::file_size(one.path)));
+    hash.add(static_cast<uint64_t>(fs::file_size(one.path)));  // and not its name, which has many forms
     for (const Parameter& parameter : one.network->parameters().all()) {
       const at::Tensor values = parameter.master.detach().cpu().contiguous();
       const auto* bytes = static_cast<const std::byte*>(values.const_data_ptr());
@@ -186,6 +187,27 @@ Dataset wanted_cases(const PredictRequest& request, const Options& options) {
   return wanted;
 }
 
+// Of an ensemble of folds, each member but one was trained on the cases that a split of the first one holds out.
+void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest& request, const Dataset& wanted) {
+  if (request.split.empty() || request.split == "train" || !request.say) return;
+  for (size_t i = 1; i < all.size(); ++i) {
+    std::set<std::string> learned;
+    try {
+      const Options options = parse_config(to_yaml(all[i].options), fs::current_path(), request.overrides).options;
+      const Dataset own =
+          make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
+      for (const int64_t index : own.train) learned.insert(own.cases[static_cast<size_t>(index)].id);
+    } catch (const Error&) {
+      continue;  // its data are not here any more
+    }
+    const auto count = std::count_if(wanted.cases.begin(), wanted.cases.end(),
+                                     [&](const Case& one) { return learned.contains(one.id); });
+    if (count > 0)
+      request.say(concat("note: ", all[i].path.string(), " was trained on ", count, " of the ", wanted.cases.size(),
+                         " cases of this ", request.split, " split; scores of an ensemble on them are too good"));
+  }
+}
+
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
   const InferenceOptions& inference = trained.options.inference;
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
@@ -193,11 +215,15 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   if (request.tta && options.window.augment == Augment::kNone) options.window.augment = Augment::kMirror;
   options.output.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
   options.output.decode.regression = trained.options.data.target == "regression";
-  options.output.decode.threshold = request.threshold.value_or(inference.threshold);
+  options.output.decode.threshold = inference.threshold;
   options.output.decode.class_values = trained.state.class_values;
   options.output.orientation = trained.options.data.orientation;
   options.output.format = inference.format.starts_with('.') ? inference.format.substr(1) : inference.format;
   if (!request.probabilities) options.output.postprocess = inference.postprocess;
+  if (request.threshold) use_threshold(options.output, *request.threshold);
+  const bool one_class = options.output.decode.labels() && trained.model.out_channels == 1;
+  if (request.threshold && !one_class && request.say)
+    request.say("note: --threshold cuts the probability of one class into labels; nothing is cut here");
   options.mask = {inference.mask, trained.options.data.root};
   if (!inference.skip_below.empty()) options.skip_below = static_cast<float>(inference.skip_below.front());
   options.submission = submission_from_name(inference.submission);
@@ -230,6 +256,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   const ThreadPlan threads = plan_threads(first.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
   at::set_num_threads(threads.cpus);  // reading takes little beside computing
   Dataset dataset = wanted_cases(request, first.options);
+  tell_of_trained_cases(all, request, dataset);
   std::vector<PredictedCase> result;
   for (Case& one : dataset.cases) {
     result.push_back({one.id, one.label, {}});

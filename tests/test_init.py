@@ -229,12 +229,25 @@ def test_a_wrong_folder_is_one_sentence_that_names_it(voxloom, generator, tmp_pa
     assert named in problems(voxloom, folder)
 
 
+def datalist_of(folds, **more):
+    entries = [{"image": f"imagesTr/heart_{i}.nii.gz", "label": f"labelsTr/heart_{i}.nii.gz"} for i in range(len(folds))]
+    return json.dumps({"training": [entry if fold is None else {**entry, "fold": fold}
+                                    for entry, fold in zip(entries, folds)], **more})
+
+
 def test_what_the_descriptions_of_other_layouts_get_wrong_is_named(voxloom, generator, tmp_path):
     for kind, path, text, named in [
             (layouts.nnunet, "imagesTr/case_001_0001.nii.gz", None, "case_001_0001.nii.gz"),
             (layouts.nnunet, "imagesTr/case_001_0000.nii.gz", None, "case_001"),
             (layouts.nnunet, "dataset.json", "{broken", "dataset.json"),
             (layouts.nnunet, "dataset.json", '{"channel_names": ["CT"]}', "channel_names"),
+            (layouts.nnunet, "dataset.json", None, "dataset.json is missing"),
+            (layouts.nnunet, "dataset.json", '{"channel_names": {"0": "CT"}}', "names 1 under channel_names"),
+            (layouts.nnunet, "dataset.json", '{"channel_names": {"0": "CT", "1": "PET"}, "labels": {"core": 1}}',
+             "has the value 2"),
+            (layouts.datalist, "dataset.json", '{"training": [', "dataset.json"),
+            (layouts.datalist, "dataset.json", datalist_of([0, 1, None]), "case heart_2 has no fold"),
+            (layouts.datalist, "dataset.json", datalist_of([0, 1], validation="none"), '"validation" is no list'),
             (layouts.datalist, "labelsTr/heart_2.nii.gz", None, "heart_2"),
             (layouts.datalist, "dataset.json", '{"training": [{"image": "imagesTr/heart_1.nii.gz"}]}', "dataset.json"),
             (layouts.vesuvius, "train_labels/1003.tif", None, "1003"),
@@ -249,6 +262,70 @@ def test_what_the_descriptions_of_other_layouts_get_wrong_is_named(voxloom, gene
             (folder / path).write_text(text)
         said = problems(voxloom, folder)
         assert named in said, (path, said)
+
+
+def test_the_first_nnunets_list_names_images_without_their_channel(voxloom, generator, tmp_path):
+    folder = tmp_path / "data"
+    layouts.nnunet(folder, generator, count=3, channels=("MRI",))
+    names = [f"case_{number:03d}.nii.gz" for number in range(3)]
+    (folder / "dataset.json").write_text(json.dumps({
+        "modality": {"0": "MRI"}, "labels": {"0": "background", "1": "core", "2": "rim"},
+        "training": [{"image": f"./imagesTr/{name}", "label": f"./labelsTr/{name}"} for name in names]}))
+    data = yaml.safe_load(plan(voxloom, folder).read_text())["data"]
+    assert data["images"] == ["imagesTr/{id}_0000.nii.gz"] and data["labels"] == [0, 1, 2]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(voxloom, generator, tmp_path):
+    entries = []
+    for number in range(3):
+        image, label = layouts.volume(generator, (20, 24, 22))
+        layouts.write_nifti(tmp_path / "data" / f"pat{number}" / "image.nii.gz", image)
+        layouts.write_nifti(tmp_path / "data" / f"pat{number}" / "label.nii.gz", label)
+        entries.append({"image": f"pat{number}/image.nii.gz", "label": f"pat{number}/label.nii.gz"})
+    (tmp_path / "data" / "list.json").write_text(json.dumps({"training": entries, "validation": []}))
+    written = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())
+    assert [case["id"] for case in written["data"]["cases"]] == ["pat0", "pat1", "pat2"]
+    assert written["data"]["split"] == "kfold" and written["inference"]["format"] == "nii.gz"
+
+
+def test_a_label_may_have_an_ending_more_than_its_image(voxloom, generator, tmp_path):
+    layouts.folders(tmp_path / "data", generator, count=3)
+    for path in (tmp_path / "data" / "masks").iterdir():
+        path.rename(path.with_name(f"{path.stem}_mask.tif"))
+    written = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())
+    assert written["data"]["images"] == ["images/{id}.tif"] and written["data"]["label"] == "masks/{id}_mask.tif"
+    assert "format" not in written["inference"]  # tif, as the labels are
+    (tmp_path / "data" / "masks" / "s1_mask.tif").unlink()
+    assert "s1_mask.tif" in problems(voxloom, tmp_path / "data")
+
+
+def test_volumes_that_point_different_ways_are_turned_alike(voxloom, generator, tmp_path):
+    import nibabel
+
+    turned = np.array([[0, 0, 2, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]])  # x of the file is y of the world
+    for number, affine in enumerate([np.diag([2, 1, 1, 1]), turned, np.diag([2, 1, 1, 1])]):
+        shape = (20, 40, 24) if number == 1 else (40, 24, 20)  # z, y, x of the same box
+        for kind, array in zip(("images", "labels"), layouts.volume(generator, shape)):
+            (tmp_path / "data" / kind).mkdir(parents=True, exist_ok=True)
+            nibabel.save(nibabel.Nifti1Image(np.transpose(array), affine), tmp_path / "data" / kind / f"c{number}.nii")
+    recipe = plan(voxloom, tmp_path / "data")
+    assert yaml.safe_load(recipe.read_text())["data"]["orientation"] == "RAS"
+    cases, facts = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
+    assert [case["shape"] for case in cases.values()] == [[40, 24, 20]] * 3 and not facts["problems"]
+    layouts.write_nifti(tmp_path / "data" / "labels" / "c0.nii", np.ones((40, 24, 20), np.uint8), (1, 1, 3))
+    assert re.search(r"c0\.nii has a spacing of 1x1x3 mm but", problems(voxloom, tmp_path / "data"))
+
+
+def test_a_patient_without_its_tables_is_named(voxloom, tmp_path):
+    tables = ["ct", "dose", "possible_dose_mask", "voxel_dimensions"]
+    for missing in ("voxel_dimensions", "dose"):
+        folder = tmp_path / missing / "data"
+        for patient in ("pt_1", "pt_2"):
+            (folder / "train-pats" / patient).mkdir(parents=True)
+            for name in tables:
+                if (patient, name) != ("pt_2", missing):
+                    (folder / "train-pats" / patient / f"{name}.csv").write_text(",data\n")
+        assert f"pt_2/{missing}.csv is missing" in problems(voxloom, folder)
 
 
 def test_a_folder_that_is_not_there_or_is_a_file(voxloom, tmp_path):

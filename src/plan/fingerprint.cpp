@@ -7,9 +7,11 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "io/format.h"
+#include "io/orientation.h"
 #include "volume/scan.h"
 
 namespace vox {
@@ -88,16 +90,79 @@ void read_values(const Unit& unit, const std::vector<int64_t>& places, Box3& box
   });
 }
 
-Measured measure_case(const Case& item, const DataOptions& data) {
+bool alike(const Spacing3& a, const Spacing3& b) {  // to one in a thousand
+  for (int axis = 0; axis < 3; ++axis)
+    if (std::abs(a[axis] - b[axis]) > 1e-3 * std::abs(a[axis])) return false;
+  return true;
+}
+
+// Resampling would take channels and label of a case apart.
+void require_one_spacing(const CaseUnits& units) {
+  const Unit& first = units.images.front();
+  const auto check = [&](const Unit& other) {
+    const bool both = first.stored.spacing && other.stored.spacing;
+    VOX_CHECK(!both || alike(*first.stored.spacing, *other.stored.spacing), "the ", name_of(other.role), " ",
+              other.name, " has a spacing of ", *other.stored.spacing, " mm but the image ", first.name, " of ",
+              *first.stored.spacing, " mm; they are one grid, so one of the headers must be wrong");
+  };
+  for (const Unit& image : units.images) check(image);
+  if (units.label) check(*units.label);
+  if (units.mask) check(*units.mask);
+}
+
+void require_named_labels(const CaseScan& scan, const CaseUnits& units, const Layout& layout) {
+  if (layout.label_values.empty()) return;
+  for (const auto& [value, count] : scan.facts.label_counts)
+    VOX_CHECK(layout.label_values.contains(value), "the label ", units.label->name, " has the value ", value, " (",
+              count, " voxels), which ", layout.description,
+              " does not name; correct the label, or name the value there");
+}
+
+std::optional<Affine> affine_of(const std::string& name, const Case& item) {
+  try {
+    return open_volume(name)->info().affine;
+  } catch (const std::exception& error) {
+    throw with_context("case " + item.id, error);
+  }
+}
+
+// Two volumes that point different ways; empty where all that say it point the same way.
+std::string different_ways(const std::vector<Case>& cases) {
+  std::string first_codes, first_name;
+  for (const Case& item : cases) {
+    std::vector<std::string> names = item.images;
+    if (!item.label.empty()) names.push_back(item.label);
+    for (const std::string& name : names) {
+      const std::optional<Affine> affine = affine_of(name, item);
+      if (!affine) continue;
+      const std::string codes = axis_codes(*affine);
+      if (first_codes.empty()) first_codes = codes, first_name = name;
+      if (codes != first_codes)
+        return concat(fs::path(first_name).filename().string(), " is ", first_codes, ", ",
+                      fs::path(name).filename().string(), " of case ", item.id, " is ", codes);
+    }
+  }
+  return "";
+}
+
+Extent3 turned_like(const Extent3& box, const Unit& unit, const DataOptions& data) {
+  if (data.orientation != "RAS" || !unit.raw.affine) return box;
+  const Reorientation turn = to_ras(*unit.raw.affine);
+  return {box[turn.axes[0]], box[turn.axes[1]], box[turn.axes[2]]};
+}
+
+Measured measure_case(const Case& item, const DataOptions& data, const Layout& layout) {
   const CaseUnits units = open_case(item, data, Preprocess(data));
+  require_one_spacing(units);
   const CaseScan scan = scan_case(units, data, visit_slabs);
+  require_named_labels(scan, units, layout);
   const Unit& first = units.images.front();
   Measured measured;
   CasePrint& print = measured.print;
   print.id = item.id;
-  print.extent = first.raw.extent;
-  print.has_spacing = first.raw.spacing.has_value();
-  print.spacing = first.raw.spacing.value_or(Spacing3{});
+  print.extent = first.stored.extent;
+  print.has_spacing = first.stored.spacing.has_value();
+  print.spacing = first.stored.spacing.value_or(Spacing3{});
   for (int axis = 0; axis < 3; ++axis)
     VOX_CHECK(print.spacing[axis] > 0 && std::isfinite(print.spacing[axis]), first.name, ": the spacing ",
               print.spacing, " mm is not positive; correct the header");
@@ -114,11 +179,11 @@ Measured measure_case(const Case& item, const DataOptions& data) {
     return measured;
   }
   const std::vector<int64_t> places = sample_places(scan, data.ignore_label);
-  Box3 box{print.extent, {0, 0, 0}};
+  Box3 box{first.raw.extent, {0, 0, 0}};
   measured.samples.resize(units.images.size());
   for (size_t channel = 0; channel < units.images.size(); ++channel)
     read_values(units.images[channel], places, box, measured.samples[channel]);
-  print.nonzero = box.empty() ? print.extent : box.extent();
+  print.nonzero = box.empty() ? print.extent : turned_like(box.extent(), first, data);
   return measured;
 }
 
@@ -172,11 +237,7 @@ std::vector<CaseShape> Fingerprint::shapes() const {
 
 bool Fingerprint::one_spacing() const {
   const Spacing3 first = cases.front().spacing;
-  return std::all_of(cases.begin(), cases.end(), [&](const CasePrint& print) {
-    for (int axis = 0; axis < 3; ++axis)
-      if (std::abs(print.spacing[axis] - first[axis]) > 1e-3 * first[axis]) return false;
-    return true;
-  });
+  return std::all_of(cases.begin(), cases.end(), [&](const CasePrint& print) { return alike(first, print.spacing); });
 }
 
 bool Fingerprint::all_have_spacing() const {
@@ -192,10 +253,13 @@ Fingerprint measure(const Layout& layout, ThreadPool& pool, const std::function<
   std::vector<Measured> cases(layout.cases.size());
   std::mutex reporting;
   int64_t done = 0;
+  DataOptions data = layout.data;
+  const std::string turned = data.target == "regression" ? "" : different_ways(layout.cases);
+  if (!turned.empty()) data.orientation = "RAS";
   pool.for_each(static_cast<int64_t>(cases.size()), [&](int64_t i) {
     const Case& item = layout.cases[static_cast<size_t>(i)];
     try {
-      cases[static_cast<size_t>(i)] = measure_case(item, layout.data);
+      cases[static_cast<size_t>(i)] = measure_case(item, data, layout);
     } catch (const std::exception& error) {
       throw with_context("case " + item.id, error);
     }
@@ -203,7 +267,8 @@ Fingerprint measure(const Layout& layout, ThreadPool& pool, const std::function<
     if (progress) progress(++done);
   });
   require_equal_channels(cases);
-  Fingerprint result = summary_of(std::move(cases), layout.data);
+  Fingerprint result = summary_of(std::move(cases), data);
+  result.turned = turned;
   const bool classes = layout.data.target == "segmentation";
   const bool any =
       std::any_of(result.labels.begin(), result.labels.end(), [](const auto& item) { return item.first != 0; });

@@ -38,6 +38,7 @@ struct Fingerprint {
   int64_t ignored_voxels = 0, voxels = 0;
   std::vector<Intensities> foreground;  // of each channel
   double relative_size = 1;             // median of nonzero box / volume
+  std::string turned;                   // why volumes are turned to RAS; empty: all point the same way
 
   std::vector<CaseShape> shapes() const;  // of the nonzero boxes
   bool one_spacing() const;               // all cases have the same, to one in a thousand

@@ -35,7 +35,7 @@ void set_folds(DataOptions& data, const std::vector<Case>& cases) {
                      "dataset.json (nnU-Net), a datalist .json (MONAI), train_images, train_labels and "
                      "train.csv (Vesuvius), train-pats/pt_N (OpenKBP), the folders images and labels, or "
                      "pairs ID_image, ID_label; it holds for example ",
-                     example));
+                     example, about_json(folder)));
 }
 
 }  // namespace

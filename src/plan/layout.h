@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Layout {
   std::vector<Case> cases;
   std::vector<std::string> channel_names;      // as the folder says; empty where it does not
   std::map<int64_t, std::string> label_names;  // likewise
+  std::set<int64_t> label_values;              // all that a label may hold, as the folder says; empty: anything
+  std::string description;                     // the file that says so
   std::vector<std::string> remarks;            // sentences for the head of the recipe
 };
 

@@ -24,6 +24,9 @@ bool holds_patients(const fs::path& folder) {
 void require_doses(const std::vector<Case>& cases) {
   for (const Case& item : cases) {
     const fs::path patient = item.images.front();
+    for (const char* name : {"ct.csv", "voxel_dimensions.csv"})
+      VOX_CHECK(fs::exists(patient / name), "case ", item.id, ": ", (patient / name).string(),
+                " is missing; copy it there, or take the patient's folder away");
     for (const char* name : {"dose.csv", "possible_dose_mask.csv"})
       VOX_CHECK(fs::exists(patient / name), "case ", item.id, ": ", (patient / name).string(),
                 " is missing; a patient to learn from has a dose and a mask");

@@ -1,5 +1,6 @@
 // Layouts without a description: a folder of images beside one of labels, or pairs of files in one folder.
 #include <array>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -31,6 +32,42 @@ std::string ending(const std::string& stem, const std::array<const char*, kCount
   return "";
 }
 
+// What follows the id in the names of two folders. Partners have the same name, or one of them an ending more (s1.tif
+// and s1_mask.tif, s1_0000.nii.gz and s1.nii.gz), the same for most.
+struct Endings {
+  std::string image, label;
+};
+
+Endings endings_of(const std::vector<std::string>& images, const std::vector<std::string>& labels) {
+  const auto stems_of = [](const std::vector<std::string>& names) {
+    std::set<std::string> stems;
+    for (const std::string& name : names) stems.insert(volume_stem(name));
+    return stems;
+  };
+  const std::set<std::string> image_stems = stems_of(images), label_stems = stems_of(labels);
+  const auto paired = [&](const Endings& endings) {
+    size_t count = 0;
+    for (const std::string& stem : image_stems)
+      count += ends_with(stem, endings.image) &&
+               label_stems.contains(stem.substr(0, stem.size() - endings.image.size()) + endings.label);
+    return count;
+  };
+  Endings best;
+  size_t most = paired(best);
+  std::set<std::pair<std::string, std::string>> tried;
+  const auto consider = [&](const Endings& endings) {
+    if (!tried.emplace(endings.image, endings.label).second) return;
+    if (const size_t count = paired(endings); count > most) most = count, best = endings;
+  };
+  for (const std::string& image : image_stems)
+    for (const std::string& label : label_stems) {
+      if (label.size() > image.size() && label.starts_with(image)) consider({"", label.substr(image.size())});
+      if (image.size() > label.size() && image.starts_with(label)) consider({image.substr(label.size()), ""});
+      if (most == image_stems.size()) return best;
+    }
+  return best;
+}
+
 }  // namespace
 
 std::optional<Layout> find_folders(const fs::path& folder) {
@@ -43,9 +80,16 @@ std::optional<Layout> find_folders(const fs::path& folder) {
   Layout layout =
       start_layout(LayoutKind::kFolders, concat("folders of images (", images, ") and labels (", labels, ")"));
   layout.data.root = folder.string();
-  layout.data.images = {images + "/{id}" + only_suffix(folder / images)};
-  layout.data.label = labels + "/{id}" + only_suffix(folder / labels);
+  const std::string image_suffix = only_suffix(folder / images), label_suffix = only_suffix(folder / labels);
+  const Endings endings = endings_of(volumes_in(folder / images), volumes_in(folder / labels));
+  layout.data.images = {images + "/{id}" + endings.image + image_suffix};
+  layout.data.label = labels + "/{id}" + endings.label + label_suffix;
+  if (images == "train_images" && labels == "train_labels")
+    layout.remarks.push_back(
+        "There is no train.csv beside train_images. If these are scans of the Vesuvius challenge, copy it there and "
+        "plan again: then what nobody labelled (2) is left out, and pieces of one scroll stay in one fold.");
   layout.cases = find_cases(layout.data);
+  require_all_used(folder / images, layout.cases);
   require_all_used(folder / labels, layout.cases);
   return layout;
 }

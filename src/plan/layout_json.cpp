@@ -17,8 +17,12 @@ namespace {
 
 using nlohmann::json;
 
+json parse_any(const fs::path& file) {  // discarded where it is no JSON
+  return json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+}
+
 json parse(const fs::path& file) {
-  json parsed = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  json parsed = parse_any(file);
   VOX_CHECK(parsed.is_object(), file.string(), ": this is not JSON that describes a dataset (an object)");
   return parsed;
 }
@@ -57,19 +61,26 @@ int64_t whole_number(const json& value, const std::string& what, const fs::path&
 // {"background": 0, "liver": 1} as nnU-Net v2 writes it, or {"0": "background"} as the Decathlon does.
 void read_labels(const json& description, const fs::path& file, Layout& layout) {
   if (!description.contains("labels") || !description["labels"].is_object()) return;
+  layout.description = file.filename().string();
+  std::set<int64_t>& values = layout.label_values;
   for (const auto& [key, value] : description["labels"].items()) {
     if (value.is_array()) {
+      for (const json& one : value) values.insert(whole_number(one, key, file));
       layout.remarks.push_back(concat("The label ", printable(key),
                                       " of dataset.json is a region of several values; here "
                                       "each value is a class of its own."));
     } else if (value.is_string() && !key.empty() && std::isdigit(static_cast<unsigned char>(key.front()))) {
-      layout.label_names[whole_number(json(key), key, file)] = value.get<std::string>();
+      const int64_t number = whole_number(json(key), key, file);
+      layout.label_names[number] = value.get<std::string>();
+      values.insert(number);
     } else {
       const int64_t number = whole_number(value, key, file);
       if (key == "ignore") layout.data.ignore_label = number;
       if (key != "ignore") layout.label_names[number] = key;
+      values.insert(number);
     }
   }
+  values.insert(0);
 }
 
 std::string as_path(const json& value, const fs::path& file) {
@@ -98,11 +109,15 @@ CaseEntry entry_of(const json& item, const std::string& split, const fs::path& f
   return entry;
 }
 
-void set_split(const json& list, Layout& layout) {
+void set_split(const json& list, const fs::path& file, Layout& layout) {
   DataOptions& data = layout.data;
+  const bool held_out = list.contains("validation") && !list["validation"].empty();
   std::set<std::string> folds;
   for (const CaseEntry& entry : data.cases) folds.insert(entry.group);
-  if (list.contains("validation")) {
+  for (const CaseEntry& entry : data.cases)
+    VOX_CHECK(held_out || folds.size() == 1 || !entry.group.empty(), file.string(), ": case ", entry.id,
+              " has no fold, though others have; give it one");
+  if (held_out) {
     data.split = "column";  // as each entry says
     for (CaseEntry& entry : data.cases)
       if (entry.split.empty()) entry.split = "train", entry.group.clear();
@@ -122,19 +137,81 @@ std::optional<fs::path> datalist_in(const fs::path& folder) {
   files.insert(files.end(), others.begin(), others.end());
   for (const fs::path& file : files) {
     if (!fs::exists(file)) continue;
-    const json parsed = json::parse(read_file(file), nullptr, false);
+    const json parsed = parse_any(file);
+    const bool meant = file.filename() == "dataset.json" || file.filename() == "datalist.json";
+    VOX_CHECK(!meant || !parsed.is_discarded(), file.string(), ": this is no JSON; was it copied completely?");
     if (parsed.is_object() && is_datalist(parsed)) return file;
   }
   return std::nullopt;
 }
 
+// Files whose names tell them apart by their folders alone (pat1/image.nii.gz) get ids from these, or from the whole
+// path.
+void tell_apart(std::vector<CaseEntry>& cases) {
+  const auto named_by = [&](const auto& name) {
+    std::set<std::string> ids;
+    for (const CaseEntry& entry : cases) ids.insert(name(fs::path(entry.images.front())));
+    if (ids.size() < cases.size() || ids.contains("")) return false;
+    for (CaseEntry& entry : cases) entry.id = name(fs::path(entry.images.front()));
+    return true;
+  };
+  if (named_by([](const fs::path& path) { return volume_stem(path); })) return;
+  if (named_by([](const fs::path& path) { return path.parent_path().filename().string(); })) return;
+  named_by([](const fs::path& path) {
+    std::string name = (path.parent_path() / volume_stem(path)).relative_path().string();
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+  });
+}
+
+bool is_numbered(const std::string& name) {
+  return ends_with(volume_stem(name), "_0000");
+}
+
+// The dataset.json of nnU-Net's first version lists ID.nii.gz where the files are ID_0000.nii.gz.
+bool lists_unnumbered(const json& description, const fs::path& folder) {
+  const json& image = description["training"].front()["image"];
+  if (!image.is_string()) return false;
+  const fs::path listed = folder / image.get<std::string>();
+  const std::string name = listed.filename().string();
+  return !fs::exists(listed) && fs::exists(listed.parent_path() / (volume_stem(name) + "_0000" + suffix_of(name)));
+}
+
+void require_named_channels(const fs::path& images, size_t channels) {
+  for (const std::string& name : volumes_in(images)) {
+    const std::string stem = volume_stem(name), number = stem.size() > 5 ? stem.substr(stem.size() - 4) : "";
+    const bool counts =
+        stem.size() > 5 && stem[stem.size() - 5] == '_' && number.find_first_not_of("0123456789") == std::string::npos;
+    VOX_CHECK(!counts || static_cast<size_t>(std::stoi(number)) < channels, (images / name).string(),
+              ": this is channel ", std::stoi(number), " of a case, but dataset.json names ", channels,
+              " under channel_names, counted from 0; name it there, or take the file away");
+  }
+}
+
 }  // namespace
+
+std::string about_json(const fs::path& folder) {
+  std::string about;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    about = concat(
+        " (", entry.path().filename().string(),
+        parse_any(entry.path()).is_discarded() ? " is no JSON)" : " has no list \"training\" of {image, label})");
+  }
+  return about;
+}
 
 std::optional<Layout> find_nnunet(const fs::path& folder) {
   const fs::path images = folder / "imagesTr", labels = folder / "labelsTr", file = folder / "dataset.json";
-  if (!fs::is_directory(images) || !fs::is_directory(labels) || !fs::exists(file)) return std::nullopt;
+  if (!fs::is_directory(images) || !fs::is_directory(labels)) return std::nullopt;
+  const std::vector<std::string> names = volumes_in(images);
+  const bool numbered = std::any_of(names.begin(), names.end(), is_numbered);
+  VOX_CHECK(fs::exists(file) || !numbered || datalist_in(folder), file.string(),
+            " is missing: nnU-Net's layout (imagesTr/ID_0000, labelsTr/ID) needs it to name channels and labels, as in "
+            "{\"channel_names\": {\"0\": \"CT\"}, \"labels\": {\"background\": 0, \"liver\": 1}}");
+  if (!fs::exists(file)) return std::nullopt;
   const json description = parse(file);
-  if (is_datalist(description)) return std::nullopt;
+  if (is_datalist(description) && !lists_unnumbered(description, folder)) return std::nullopt;
   Layout layout = start_layout(LayoutKind::kNnunet, "nnU-Net (imagesTr, labelsTr, dataset.json)");
   layout.data.root = folder.string();
   layout.channel_names = channel_names(description, file);
@@ -146,12 +223,10 @@ std::optional<Layout> find_nnunet(const fs::path& folder) {
     layout.data.images.push_back("imagesTr/{id}_" + std::string(4 - std::min<size_t>(4, number.size()), '0') + number +
                                  suffix);
   }
-  const std::vector<std::string> names = volumes_in(images);
-  const bool numbered = std::any_of(names.begin(), names.end(),
-                                    [](const std::string& name) { return ends_with(volume_stem(name), "_0000"); });
   VOX_CHECK(numbered || channels == 1, images.string(), ": no image is called ID_0000", suffix,
             ", though dataset.json names ", channels, " channels; nnU-Net numbers channels so");
   if (!numbered) layout.data.images = {"imagesTr/{id}" + suffix};
+  if (numbered) require_named_channels(images, channels);
   layout.data.label = "labelsTr/{id}" + only_suffix(labels);
   layout.cases = find_cases(layout.data);
   require_all_used(images, layout.cases);
@@ -168,9 +243,12 @@ std::optional<Layout> find_datalist(const fs::path& folder) {
   layout.channel_names = channel_names(list, *file);
   read_labels(list, *file, layout);
   for (const json& item : list["training"]) layout.data.cases.push_back(entry_of(item, "", *file));
-  if (list.contains("validation") && list["validation"].is_array())
+  VOX_CHECK(!list.contains("validation") || list["validation"].is_array(), file->string(),
+            ": \"validation\" is no list of {image, label}; make it one, or take it out");
+  if (list.contains("validation"))
     for (const json& item : list["validation"]) layout.data.cases.push_back(entry_of(item, "validation", *file));
-  set_split(list, layout);
+  tell_apart(layout.data.cases);
+  set_split(list, *file, layout);
   layout.cases = find_cases(layout.data);
   return layout;
 }

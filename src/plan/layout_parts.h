@@ -22,6 +22,10 @@ std::string only_suffix(const std::filesystem::path& folder);
 // Error that names a volume of `folder` that no case uses: its partner is missing, or its name is odd.
 void require_all_used(const std::filesystem::path& folder, const std::vector<Case>& cases);
 
+// What is wrong with the folder's JSON files, for a folder that none of them describes: " (x.json is no JSON)". Empty
+// where there are none.
+std::string about_json(const std::filesystem::path& folder);
+
 // Each gives nothing where the folder is not its kind.
 std::optional<Layout> find_openkbp(const std::filesystem::path& folder);
 std::optional<Layout> find_nnunet(const std::filesystem::path& folder);

@@ -186,6 +186,10 @@ void write_data(RecipeText& out, const Plan& plan) {
   write_cases(out, plan.layout().data);
   write_split(out, plan);
   write_labels(out, plan);
+  if (!plan.print().turned.empty())
+    out.line(
+        "orientation", "RAS",
+        concat("Volumes point different ways (", plan.print().turned, "): all are turned alike, predictions back."));
   write_preprocess(out, plan);
   const std::string median = shape_text(plan.network.median_shape);
   out.line("patch_size", yaml(topology.patch),
@@ -274,6 +278,15 @@ void write_loss(RecipeText& out, const Plan& plan) {
              "Half the weight from stage to coarser stage; the coarsest has none.");
 }
 
+// Predictions of labels that know their place in the world are written so that they know it too.
+void write_format(RecipeText& out, const Plan& plan) {
+  const DataOptions& data = plan.layout().data;
+  const std::string& label = data.cases.empty() ? data.label : data.cases.front().label;
+  for (const std::string suffix : {".nii.gz", ".nii", ".nrrd"})
+    if (ends_with(label, suffix))
+      return out.line("format", suffix.substr(1), "As the labels: predictions keep the spacing and the affine.");
+}
+
 void write_nnunet_training(RecipeText& out, const Plan& plan) {
   out.section("training");
   out.line("max_epochs", "1000", "nnU-Net's trainer, unchanged.");
@@ -293,6 +306,7 @@ void write_nnunet_training(RecipeText& out, const Plan& plan) {
   out.line("overlap", "0.5", "Windows overlap by half, weighted by a gaussian, over all eight mirrorings.");
   out.line("blend", "gaussian");
   out.line("tta", "mirror");
+  write_format(out, plan);
 }
 
 void write_training(RecipeText& out, const Plan& plan) {
@@ -315,6 +329,7 @@ void write_training(RecipeText& out, const Plan& plan) {
   out.section("inference");
   out.line("overlap", plan.regression ? "0" : "0.5",
            plan.regression ? "A window is a whole patient." : "Windows overlap by half, weighted by a gaussian.");
+  write_format(out, plan);
 }
 
 Plan make_plan(const PlanRequest& request) {

@@ -58,6 +58,14 @@ Below are the options of single losses; every term also has those of [options](o
 table has none of its own. [Topology and skeletons](../losses.md) has more about some of them.
 )";
 
+constexpr const char* kAboutMetrics = R"(
+Of `voxloom evaluate --task TASK --prediction PATH --reference PATH`: two volumes, or two folders whose files are matched
+by name, whatever their formats. Voxels of the `--ignore-label` in the reference count nowhere (`surface`: 2 unless said).
+The first case that cannot be scored ends it; with `--keep-going` the others are scored, each failure is a sentence, and
+the status is 1. `--subset` scores what was predicted and misses nothing else. `--csv FILE` has a row for each case: the
+scores below, then those of each class, structure, dimension or threshold as `label.name`; `--json` has the same.
+)";
+
 constexpr const char* kAboutTargets = R"(
 A term names one as its `target`. One with options stands in `loss.targets` under a name of its own, as in
 `loss.targets: [{name: near, kind: affinity, offsets: [[0, 0, 1]]}]` and `loss.terms: [{name: bce, target: near}]`.
@@ -158,7 +166,7 @@ const std::vector<Listing>& all_listings() {
   static const std::vector<Listing> listings{
       {"networks", "Networks", [] { return names_and_help(all_networks()); }},
       {"losses", "Losses", [] { return names_and_options(all_losses()); }, kAboutLosses},
-      {"metrics", "Scores of each task", metrics},
+      {"metrics", "Scores of each task", metrics, kAboutMetrics},
       {"formats", "File formats of volumes", formats},
       {"preprocess", "Steps applied to volumes before training", preprocess_steps, kAboutPreprocess},
       {"transforms", "Transforms of augmentation", [] { return names_and_help(all_transforms()); }},

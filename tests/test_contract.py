@@ -154,6 +154,27 @@ def test_one_broken_run_hides_no_other(voxloom, draw, tmp_path):
     assert "JSON" in sentence(voxloom("status", "runs/cut", check=False, cwd=tmp_path), 1)
 
 
+def test_a_volume_is_written_beside_others_of_a_file(voxloom, tmp_path, draw):
+    h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
+    generator = np.random.default_rng(draw.randrange(2**32))
+    volumes = [generator.integers(0, 255, (5, 6, 7), dtype=np.uint8) for _ in range(3)]
+    for number, volume in enumerate(volumes):
+        np.save(tmp_path / f"{number}.npy", volume)
+    for suffix, opened in (("h5", h5py.File), ("zarr", zarr.open_group)):
+        name = tmp_path / f"all.{suffix}"
+        voxloom("convert", tmp_path / "0.npy", f"{name}:raw")
+        voxloom("convert", tmp_path / "1.npy", f"{name}:labels/fine")
+        voxloom("convert", tmp_path / "2.npy", f"{name}:raw")  # in place of the first
+        with_both = opened(name, mode="r")
+        assert np.array_equal(with_both["raw"][:], volumes[2]) and np.array_equal(with_both["labels/fine"][:], volumes[1])
+        assert json.loads(voxloom("inspect", f"{name}:labels/fine", "--json").stdout)["shape"] == [5, 6, 7]
+        for wrong in ("labels", "raw/inner") if suffix == "h5" else ("../out", "raw/inner"):
+            sentence(voxloom("convert", tmp_path / "0.npy", f"{name}:{wrong}", check=False), 1)
+        assert np.array_equal(opened(name, mode="r")["labels/fine"][:], volumes[1])
+        assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []
+    assert "leave out" in sentence(voxloom("convert", tmp_path / "0.npy", tmp_path / "a.tif:raw", check=False), 1)
+
+
 def test_bench_alone_measures_what_needs_no_files(voxloom):
     rows = json.loads(voxloom("bench", "--json").stdout)
     assert {"augment", "dice", "step"} <= {row["name"] for row in rows}

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "io/volume_name.h"
 
 namespace vox {
 
@@ -26,10 +27,6 @@ const std::vector<FormatEntry>& all_formats() {
 namespace {
 
 constexpr int64_t kHeadBytes = 512;
-
-struct VolumeName {
-  std::string path, dataset;
-};
 
 // The longest leading part that exists is the path; what follows its colon names the dataset.
 VolumeName split_name(const std::string& name) {
@@ -110,8 +107,24 @@ Volume read_volume(const std::string& name, ThreadPool* pool) {
   return volume;
 }
 
+VolumeName name_to_write(const std::string& name) {
+  if (entry_by_suffix(name) != nullptr) return {name, ""};
+  for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
+    const VolumeName parts{name.substr(0, colon), name.substr(colon + 1)};
+    const FormatEntry* const format = entry_by_suffix(parts.path);
+    if (format == nullptr) continue;
+    VOX_CHECK(format->name == "hdf5" || format->name == "zarr", name, ": a ", format->name,
+              " file is written with one volume and no named datasets; leave out \":", parts.dataset, "\"");
+    for (const std::string& part : split(parts.dataset, '/'))
+      VOX_CHECK(!part.empty() && part.front() != '.', name, ": \"", parts.dataset,
+                "\" is no name of a dataset; expected such as raw, or group/raw");
+    return parts;
+  }
+  return {name, ""};
+}
+
 const FormatEntry& format_to_write(const std::string& name) {
-  const FormatEntry* format = entry_by_suffix(name);
+  const FormatEntry* format = entry_by_suffix(name_to_write(name).path);
   VOX_CHECK(format != nullptr && format->write != nullptr, name,
             format == nullptr ? ": its suffix names no known format" : ": this format can be read but not written",
             "; use one of ", known_suffixes(true));

@@ -13,6 +13,7 @@
 #include "io/blosc.h"
 #include "io/hdf5_dataset.h"
 #include "io/inflate.h"
+#include "io/volume_name.h"
 
 namespace vox::h5 {
 namespace {
@@ -58,7 +59,7 @@ std::vector<std::byte> packed_chunk(const Volume& volume, const Plan& plan, int6
   return deflate_all(shuffled, DeflateKind::kZlib, plan.level);
 }
 
-Dataset make_dataset(const File& file, const VolumeInfo& info, const Plan& plan) {
+Dataset make_dataset(const File& file, const std::string& name, const VolumeInfo& info, const Plan& plan) {
   const hsize_t sizes[4] = {static_cast<hsize_t>(info.channels), static_cast<hsize_t>(info.extent.z),
                             static_cast<hsize_t>(info.extent.y), static_cast<hsize_t>(info.extent.x)};
   const hsize_t chunk[4] = {1, static_cast<hsize_t>(plan.chunk.z), static_cast<hsize_t>(plan.chunk.y),
@@ -71,8 +72,10 @@ Dataset make_dataset(const File& file, const VolumeInfo& info, const Plan& plan)
     H5Pset_shuffle(creation.get());
     H5Pset_deflate(creation.get(), static_cast<unsigned>(plan.level));
   }
-  return Dataset(
-      H5Dcreate2(file.get(), "volume", memory_type(info.dtype), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+  const Properties links(H5Pcreate(H5P_LINK_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  return Dataset(H5Dcreate2(file.get(), name.c_str(), memory_type(info.dtype), space.get(), links.get(), creation.get(),
+                            H5P_DEFAULT));
 }
 
 bool write_spacing(const Dataset& dataset, const Spacing3& spacing) {
@@ -124,6 +127,52 @@ void write_chunks(const std::string& path, const Dataset& dataset, const Volume&
   }
 }
 
+struct Target {
+  fs::path file;
+  std::string dataset;
+  std::string shown;   // as the user wrote it
+  bool keeps = false;  // what else the file holds
+};
+
+Target target_of(const std::string& name) {
+  const VolumeName parts = name_to_write(name);
+  if (parts.dataset.empty()) return {.file = name, .dataset = "volume", .shown = name};
+  return {.file = parts.path, .dataset = parts.dataset, .shown = name, .keeps = fs::exists(parts.path)};
+}
+
+// True where every part of "group/raw" stands in the file.
+bool stands(const File& file, const std::string& dataset) {
+  for (size_t slash = dataset.find('/');; slash = dataset.find('/', slash + 1)) {
+    if (H5Lexists(file.get(), dataset.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
+    if (slash == std::string::npos) return true;
+  }
+}
+
+void require_groups(const File& file, const Target& target) {  // above "raw" in "group/raw"
+  const std::string& dataset = target.dataset;
+  for (size_t slash = dataset.find('/'); slash != std::string::npos; slash = dataset.find('/', slash + 1)) {
+    const std::string group = dataset.substr(0, slash);
+    if (H5Lexists(file.get(), group.c_str(), H5P_DEFAULT) <= 0) return;
+    VOX_CHECK(!Dataset(H5Dopen2(file.get(), group.c_str(), H5P_DEFAULT)), target.shown, ": ", group,
+              " is a dataset, which holds no others; choose another name");
+  }
+}
+
+// A copy of the file without the dataset that is written anew.
+File open_copy(const std::string& hidden, const Target& target) {
+  std::error_code problem;
+  fs::copy_file(target.file, hidden, problem);
+  if (problem) throw_system_error("write", target.shown, problem.value());
+  File file(H5Fopen(hidden.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+  VOX_CHECK(file, target.shown, ": what stands there is no whole HDF5 file; remove it or choose another name");
+  require_groups(file, target);
+  if (!stands(file, target.dataset)) return file;
+  VOX_CHECK(Dataset(H5Dopen2(file.get(), target.dataset.c_str(), H5P_DEFAULT)), target.shown,
+            ": something else than a dataset has this name and is not replaced; choose another");
+  H5Ldelete(file.get(), target.dataset.c_str(), H5P_DEFAULT);
+  return file;
+}
+
 struct TemporaryFile {
   fs::path path;
   ~TemporaryFile() {
@@ -131,12 +180,14 @@ struct TemporaryFile {
   }
 };
 
-void write_to(const std::string& hidden, const std::string& path, const SlabSource& source, const Plan& plan,
+void write_to(const std::string& hidden, const Target& target, const SlabSource& source, const Plan& plan,
               ThreadPool* pool) {
+  const std::string& path = target.shown;
   auto lock = lock_library();
-  File file(H5Fcreate(hidden.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+  File file = target.keeps ? open_copy(hidden, target)
+                           : File(H5Fcreate(hidden.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   if (!file) fail(path);
-  Dataset dataset = make_dataset(file, source.info, plan);
+  Dataset dataset = make_dataset(file, target.dataset, source.info, plan);
   if (!dataset || (source.info.spacing && !write_spacing(dataset, *source.info.spacing))) fail(path);
   lock.unlock();
   try {
@@ -161,14 +212,14 @@ void write_to(const std::string& hidden, const std::string& path, const SlabSour
 
 void write_file(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool) {
   const Plan plan = make_plan(path, source.info, options);
-  const fs::path target(path);
-  if (target.has_parent_path()) make_folders(target.parent_path());
+  const Target target = target_of(path);
+  const fs::path folder = target.file.parent_path();
+  if (!folder.empty()) make_folders(folder);
   static std::atomic<int> counter{0};
-  TemporaryFile hidden{target.parent_path() /
-                       concat(".", target.filename().string(), ".", getpid(), ".", counter++, ".part")};
-  write_to(hidden.path.string(), path, source, plan, pool);
+  TemporaryFile hidden{folder / concat(".", target.file.filename().string(), ".", getpid(), ".", counter++, ".part")};
+  write_to(hidden.path.string(), target, source, plan, pool);
   const InputFile written(hidden.path);
-  if (fsync(written.descriptor()) != 0 || std::rename(hidden.path.c_str(), path.c_str()) != 0)
+  if (fsync(written.descriptor()) != 0 || std::rename(hidden.path.c_str(), target.file.c_str()) != 0)
     throw_system_error("write", path, errno);
   hidden.path.clear();
 }

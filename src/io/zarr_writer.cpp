@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "io/folder_write.h"
 #include "io/lz4_block.h"
+#include "io/volume_name.h"
 #include "io/zarr_codec.h"
 #include "io/zarr_types.h"
 
@@ -124,6 +125,25 @@ void write_chunks(const fs::path& folder, const Volume& slab, int64_t first_row,
     for (int64_t i = 0; i < chunks; ++i) write_chunk(i);
 }
 
+// The folder of the array: `path`, or one in the group `path`, which is there then.
+fs::path folder_of(const std::string& name) {
+  const VolumeName parts = name_to_write(name);
+  if (parts.dataset.empty()) return name;
+  fs::path group = parts.path;
+  const fs::path folder = group / parts.dataset;
+  for (const fs::path& inner : fs::path(parts.dataset)) {
+    std::error_code none;
+    const bool ours = fs::exists(group / ".zgroup", none);
+    VOX_CHECK(ours || !fs::exists(group, none) || (fs::is_directory(group, none) && fs::is_empty(group, none)), name,
+              ": ", group.string(),
+              " is no group of Zarr version 2, which arrays could be put into; choose another name");
+    make_folders(group);
+    if (!ours) put_json(group / ".zgroup", {{"zarr_format", 2}});
+    group /= inner;
+  }
+  return folder;
+}
+
 bool is_zarr_array(const fs::path& path) {
   return is_array(path);
 }
@@ -134,7 +154,7 @@ void write_array(const std::string& path, const SlabSource& source, const WriteO
   const VolumeInfo& info = source.info;
   const ChunkEncoding encoding = encoding_of(path, info, options);
   const Extent3 chunk = min(options.chunk == Extent3{} ? kDefaultChunk : options.chunk, info.extent);
-  FolderWrite folder(path, is_zarr_array);
+  FolderWrite folder(folder_of(path), is_zarr_array);
   write_metadata(folder.temporary(), info, chunk, encoding);
   const int64_t slices = std::max<int64_t>(1, source.slices / chunk.z) * chunk.z;
   for (int64_t z = 0; z < info.extent.z; z += slices) {

@@ -1,4 +1,5 @@
-// Writes a Zarr version 2 array, chunks in parallel, the folder whole or not at all.
+// Writes a Zarr version 2 array, chunks in parallel, the folder whole or not at all. `path:array` is put into the group
+// `path`, which is made where there is none.
 #pragma once
 
 #include <string>

@@ -77,6 +77,13 @@ json trial_json(const Trial& trial) {
           {"seconds", trial.seconds}};
 }
 
+json batches_json(const std::optional<TriedBatches>& batches) {
+  if (!batches) return nullptr;
+  return {{"fastest", batches->fastest},
+          {"largest", batches->largest},
+          {"too_large", batches->too_large ? json(*batches->too_large) : json(nullptr)}};
+}
+
 json result_json(const TuneResult& result, const std::string& yaml) {
   json document{{"trials", json::array()},
                 {"chosen", result.chosen},
@@ -84,6 +91,7 @@ json result_json(const TuneResult& result, const std::string& yaml) {
                 {"speedup", result.speedup},
                 {"compared", result.comparison ? to_json(*result.comparison) : json(nullptr)},
                 {"not_tried", result.not_tried},
+                {"batches", batches_json(result.batches)},
                 {"yaml", yaml}};
   for (const Trial& trial : result.trials) document["trials"].push_back(trial_json(trial));
   return document;
@@ -111,6 +119,12 @@ void print_summary(const TuneResult& result, const TuneRequest& request, const s
            "when it ran again; the loss is that after equally many samples, the first "
            "of training: too early to tell which setting is best in the end\n";
     return;
+  }
+  if (result.batches) {
+    std::cout << "\nof the batches tried, " << result.batches->fastest << " is the fastest a sample, "
+              << result.batches->largest << " the largest that fits";
+    if (result.batches->too_large) std::cout << " (" << *result.batches->too_large << " does not)";
+    std::cout << '\n';
   }
   if (result.chosen.empty()) {
     std::cout << "\nnothing that was tried is faster than the recipe as it is\n";

@@ -47,6 +47,11 @@ struct TuneRequest {
   std::function<void(const Trial&)> on_trial;
 };
 
+struct TriedBatches {  // the largest that fits need not be the fastest a sample
+  int64_t fastest = 0, largest = 0;
+  std::optional<int64_t> too_large;  // the smallest that did not fit
+};
+
 struct TuneResult {
   std::vector<Trial> trials;             // in the order they ran; the first is the recipe as it is
   std::vector<std::string> chosen;       // changes
@@ -55,6 +60,7 @@ struct TuneResult {
   double speedup = 1;                    // samples a second, from that
   std::string speedup_note;              // where it could not be measured again
   std::vector<std::string> not_tried;    // rungs or rows that the time did not reach
+  std::optional<TriedBatches> batches;   // where more than one was tried
 };
 
 TuneResult tune_recipe(const TuneRequest& request);

@@ -173,6 +173,10 @@ TEST(Tune, TheBatchGrowsWhileItFitsAndWhatDoesNotIsATrialToo) {
   EXPECT_EQ(result.trials[2].verdict, TrialVerdict::kOutOfMemory);
   EXPECT_EQ(result.trials[2].note, "no room");
   EXPECT_THAT(result.chosen, ElementsAre("data.batch_size=2", "training.accumulate=2"));
+  ASSERT_TRUE(result.batches);
+  EXPECT_EQ(result.batches->fastest, 2);
+  EXPECT_EQ(result.batches->largest, 2);
+  EXPECT_EQ(result.batches->too_large, 4);
 }
 
 TEST(Tune, WhatDoesNotFitIsTriedOnceMoreWithActivationsThatAreNotKept) {
@@ -261,8 +265,10 @@ TEST(TunePlan, TheGuidesLadderInTheirOrderKeepsWhatHelps) {
   });
   TuneRequest request = machine.request();
   request.plan = "aggressive";
-  EXPECT_EQ(machine.climb(request).chosen, std::vector<std::string>{"training.precision=bf16-mixed"})
-      << "a batch of 4 takes four times as long here";
+  const TuneResult steep = machine.climb(request);
+  EXPECT_THAT(steep.chosen, ElementsAre("training.precision=bf16-mixed")) << "a batch of 4 takes four times as long";
+  EXPECT_EQ(steep.batches->largest, 4);
+  EXPECT_EQ(steep.batches->fastest, 1);
   request.plan = "balanced";
   const TuneResult result = machine.climb(request);
   std::vector<std::string> keys;
@@ -271,6 +277,7 @@ TEST(TunePlan, TheGuidesLadderInTheirOrderKeepsWhatHelps) {
                                 "training.precision", "training.accumulate"));
   EXPECT_THAT(result.chosen, ElementsAre("data.batch_size=2", "training.precision=bf16-mixed"));
   EXPECT_NEAR(result.trials[1].gain.value(), 4 / 3.0, 1e-9);
+  EXPECT_EQ(result.batches->fastest, 2);
   EXPECT_NEAR(result.trials[4].gain.value(), 2, 1e-9) << "against the rung that it stands on";
   for (size_t i = 1; i < result.trials.size(); ++i) EXPECT_THAT(result.trials[i].note, HasSubstr("risk: "));
   EXPECT_THAT(machine.first_arguments(), testing::IsSupersetOf({"--steps", "50"}));

@@ -58,6 +58,8 @@ bool worked(const Trial& trial);
 // Of the steps both have; absent where one has none.
 std::optional<double> loss_difference(const Trial& first, const Trial& second);
 
+std::optional<TriedBatches> tried_batches(TrialRunner& runner);
+
 TuneResult search_settings(TrialRunner& runner);
 TuneResult climb_plan(TrialRunner& runner);
 TuneResult ablate_settings(TrialRunner& runner);

@@ -47,8 +47,8 @@ struct TuneRequest {
   std::function<void(const Trial&)> on_trial;
 };
 
-struct TriedBatches {  // the largest that fits need not be the fastest a sample
-  int64_t fastest = 0, largest = 0;
+struct TriedBatches {                // the largest that fits need not be the fastest a sample
+  int64_t fastest = 0, largest = 0;  // as judged; that fits
   std::optional<int64_t> too_large;  // the smallest that did not fit
 };
 

@@ -81,7 +81,7 @@ TuneResult climb_plan(TrialRunner& runner) {
     runner.judged(trial);
   }
   result.trials = runner.trials();
-  result.batches = tried_batches(runner);
+  result.batches = tried_batches(runner, best);
   result.chosen = words_of(best);
   for (const std::string& word : result.chosen) result.evidence.push_back(evidence[word]);
   return result;

@@ -51,7 +51,7 @@ class Search {
     }
     TuneResult result;
     result.trials = runner_.trials();
-    result.batches = tried_batches(runner_);
+    result.batches = tried_batches(runner_, best_);
     result.chosen = words_of(best_);
     for (const std::string& word : result.chosen) result.evidence.push_back(evidence_[word]);
     return result;

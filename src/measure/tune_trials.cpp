@@ -112,20 +112,17 @@ double seconds_of_the_clock() {
   return seconds_since(begin);
 }
 
-std::optional<TriedBatches> tried_batches(TrialRunner& runner) {
+std::optional<TriedBatches> tried_batches(TrialRunner& runner, const Changes& chosen) {
+  const auto batch_of = [&](const Changes& changes) { return runner.config_with(changes).options.data.batch_size; };
   std::set<int64_t> all;
-  TriedBatches found;
-  double fastest = 0;
+  TriedBatches found{.fastest = batch_of(chosen)};
   for (const Trial& trial : runner.trials()) {
-    const int64_t batch = runner.config_with(changes_of(trial.changes)).options.data.batch_size;
+    const int64_t batch = batch_of(changes_of(trial.changes));
     all.insert(batch);
     if (trial.verdict == TrialVerdict::kOutOfMemory)
       found.too_large = std::min(found.too_large.value_or(batch), batch);
     else if (worked(trial))
       found.largest = std::max(found.largest, batch);
-    if (!worked(trial) || trial.samples_per_s <= fastest) continue;
-    fastest = trial.samples_per_s;
-    found.fastest = batch;
   }
   if (found.too_large && *found.too_large <= found.largest) found.too_large.reset();  // with other settings it fits
   return all.size() > 1 ? std::optional(found) : std::nullopt;

@@ -58,7 +58,7 @@ bool worked(const Trial& trial);
 // Of the steps both have; absent where one has none.
 std::optional<double> loss_difference(const Trial& first, const Trial& second);
 
-std::optional<TriedBatches> tried_batches(TrialRunner& runner);
+std::optional<TriedBatches> tried_batches(TrialRunner& runner, const Changes& chosen);
 
 TuneResult search_settings(TrialRunner& runner);
 TuneResult climb_plan(TrialRunner& runner);

@@ -44,6 +44,7 @@ def test_every_layout_becomes_a_recipe_that_is_accepted(voxloom, generator, tmp_
     shown = voxloom("train", recipe, "--dry-run").stdout
     assert "trained parameters" in shown and shown.isascii()
     written = yaml.safe_load(text)
+    assert written["inference"].get("submission") == {"vesuvius": "vesuvius", "openkbp": "openkbp"}.get(kind)
     assert written["data"]["root"] == "data"  # below the recipe: the pair can be moved
     cases, facts = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
     assert len(cases) == count and len(facts["skipped"]) == (kind == "vesuvius")

@@ -109,6 +109,17 @@ def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
                           tifffile.imread(tmp_path / "case_002.tif"))
 
 
+def test_bad_cases_of_a_split_are_left_out_where_training_left_them_out(trained, voxloom, tmp_path):
+    cases = "[{id: gone, images: [gone.npy], split: test}, {id: here, images: [images/case_000.npy], split: test}]"
+    common = ["predict", trained / "run", "--split", "test", "--output", tmp_path, f"data.cases={cases}", "data.split=column"]
+    said = voxloom(*common, "data.on_bad_case=skip").stderr
+    assert "case gone is left out" in said and [path.name for path in tmp_path.iterdir()] == ["here.tif"]
+    refused = voxloom(*common, check=False)
+    assert refused.returncode == 1 and "gone.npy" in refused.stderr
+    volume = voxloom("predict", trained / "run", "gone.npy", "--output", tmp_path, "data.on_bad_case=skip", check=False)
+    assert volume.returncode == 1 and "gone.npy" in volume.stderr  # whoever names it means it
+
+
 def test_input_is_normalised_by_the_statistics_of_the_training_cases(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     run = tmp_path / "run"

@@ -29,10 +29,9 @@ void define(CLI::App& command) {
       ->required();
   command.add_option("input", request->inputs,
                      "volumes to predict; a.tif,b.tif for the channels of one case; key=value changes an option");
-  command.add_option("--output", request->output, "folder that gets <id>.tif")->required();
+  command.add_option("--output", request->output, "folder that gets <id>.tif, or as inference.format says")->required();
   command.add_option("--also", request->also, "another run or checkpoint to average with; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);  // one a time: volumes may follow
   command.add_option("--split", request->split, "train, validation or test: those cases of the run's own data");
   command.add_option("--overlap", request->overlap, "of neighbouring windows, 0 to below 1");
   command.add_option("--threshold", request->threshold, "of the foreground's probability");

@@ -59,6 +59,18 @@ class Prediction {
     data_.on_bad_case = "fail";
   }
 
+  // Whether its files can be opened; where bad cases are left out, says which one is.
+  bool can_be_read(const Case& item) const {
+    if (!options_.leaves_out_bad_cases) return true;
+    try {
+      open_case(item, data_, preprocess_);
+      return true;
+    } catch (const Error& error) {
+      say(concat("case ", item.id, " is left out, as data.on_bad_case says: ", error.what()));
+      return false;
+    }
+  }
+
   Planned plan(Case item) const {
     if (std::string mask = mask_file(options_.mask, item.id); !mask.empty()) item.mask = std::move(mask);
     Planned planned{.item = item, .units = open_case(item, data_, preprocess_), .fingerprint = {}, .path = {}};
@@ -212,6 +224,29 @@ void require_one_case(const std::string& input) {
               entry.path().filename().string().substr(stem_of(entry.path().string()).size()));
 }
 
+// What {id} of the pattern's last part ("{id}_0000.nii.gz") is in the name of `file`; empty where the name is another.
+std::string id_in(const std::filesystem::path& file, const std::string& pattern) {
+  const std::string name = file.filename().string(), form = std::filesystem::path(pattern).filename().string();
+  const size_t at = form.find("{id}");
+  if (at == std::string::npos || form.find_first_of("*?:") != std::string::npos) return "";
+  const std::string before = form.substr(0, at), after = form.substr(at + 4);
+  const bool same = name.size() > before.size() + after.size() && name.starts_with(before) && ends_with(name, after);
+  return same ? name.substr(before.size(), name.size() - before.size() - after.size()) : "";
+}
+
+// Further channels whose names differ as in the recipe: case_0001.nii.gz beside case_0000.nii.gz.
+void add_beside(Case& one, const DataOptions& data) {
+  const std::filesystem::path first = one.images.front();
+  for (size_t i = 1; i < data.images.size(); ++i) {
+    std::string form = std::filesystem::path(data.images[i]).filename().string();
+    const size_t at = form.find("{id}");
+    if (at == std::string::npos) return;
+    const std::filesystem::path beside = first.parent_path() / form.replace(at, 4, one.id);
+    if (!std::filesystem::exists(beside)) return;
+    one.images.push_back(beside.string());
+  }
+}
+
 void add_from_same_file(Case& one, const DataOptions& data) {
   if (one.images.size() != 1 || data.images.empty()) return;
   const std::string input = one.images.front(), &first = data.images.front();
@@ -238,9 +273,11 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
   require_submittable(options.submission, options.output, options.output_channels);
   const Prediction prediction(networks, data, pool, options, progress);
   std::vector<Planned> all;  // a wrong input is found before the first is computed
-  for (const Case& item : dataset.cases) all.push_back(prediction.plan(item));
+  for (const Case& item : dataset.cases)
+    if (prediction.can_be_read(item)) all.push_back(prediction.plan(item));
+  VOX_CHECK(!all.empty(), "none of the ", dataset.cases.size(), " cases can be read");
   if (options.submission == Submission::kOpenKbp)
-    for (const Case& item : dataset.cases) require_patient(file_of_volume(item.images.front()));
+    for (const Planned& planned : all) require_patient(file_of_volume(planned.item.images.front()));
   for (const Planned& planned : all) prediction.run(planned);
   if (options.submission != Submission::kNone) submit(all, options, progress);
   for (const Planned& planned : all) forget_finished(planned.path);
@@ -252,7 +289,9 @@ Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOpti
     require_one_case(input);
     Case one;
     one.images = std::filesystem::exists(input) ? std::vector{input} : split(input, ',');
-    one.id = one.group = stem_of(one.images.front());
+    const std::string id = data.images.empty() ? "" : id_in(one.images.front(), data.images.front());
+    one.id = one.group = id.empty() ? stem_of(one.images.front()) : id;
+    if (!id.empty() && one.images.size() == 1) add_beside(one, data);
     add_from_same_file(one, data);
     for (const Case& other : dataset.cases)
       VOX_CHECK(other.id != one.id, "two inputs are called ", one.id, ": ", other.images.front(), " and ",

@@ -31,6 +31,7 @@ struct PredictOptions {
   int64_t memory_bytes = int64_t{4} << 30;  // for input, windows and sums
   int64_t input_channels = 1, output_channels = 1;
   Submission submission = Submission::kNone;
+  bool leaves_out_bad_cases = false;  // whose files cannot be opened; else they are errors
   std::string fingerprint{};  // of the weights and of all settings that change the result
 };
 struct PredictProgress {
@@ -44,7 +45,9 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
                    ThreadPool& pool, const PredictOptions& options, const PredictProgress& progress = {});
 
 // The cases that the command line names: one per INPUT, `a.tif,b.tif` for channels; all in the test split. Where the
-// recipe takes further images or the mask from the first image's file (`{id}`, `{id}:PTV70`), so is it done here.
+// recipe takes further images or the mask from the first image's file (`{id}`, `{id}:PTV70`), so is it done here; and
+// where its images are called `{id}_0000.nii.gz`, `{id}_0001.nii.gz`, the first names the case and the others lie
+// beside.
 Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOptions& data);
 
 }  // namespace vox

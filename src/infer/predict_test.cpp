@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 namespace vox {
 namespace {
 
@@ -27,6 +29,23 @@ TEST(DatasetOfInputs, LeavesOutWhatLiesElsewhere) {
   EXPECT_THAT(dataset.cases[0].images, ElementsAre("a.tif"));
   EXPECT_EQ(dataset.cases[0].mask, "");
   EXPECT_THAT(dataset.test, ElementsAre(0, 1));
+}
+
+TEST(DatasetOfInputs, NamesCasesAsTheRecipeDoesAndFindsTheirOtherChannels) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "channels";
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"a_0000.npy", "a_0001.npy", "b_0000.npy"}) std::ofstream(folder / name) << "voxels";
+  DataOptions data;
+  data.images = {"imagesTr/{id}_0000.npy", "imagesTr/{id}_0001.npy"};
+  const std::string a = (folder / "a_0000.npy").string(), b = (folder / "b_0000.npy").string();
+  const std::string also_a = (folder / "a_0001.npy").string();
+  const Dataset dataset = dataset_of_inputs({a, b, "c.npy", "d_0000.npy,e.npy"}, data);
+  EXPECT_THAT(dataset.cases[0].images, ElementsAre(a, also_a));
+  EXPECT_THAT(dataset.cases[1].images, ElementsAre(b)) << "its second channel is not there";
+  std::vector<std::string> ids;
+  for (const Case& item : dataset.cases) ids.push_back(item.id);
+  EXPECT_THAT(ids, ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(dataset.cases[3].images, ElementsAre("d_0000.npy", "e.npy")) << "as it was written";
 }
 
 }  // namespace

@@ -278,8 +278,13 @@ void write_loss(RecipeText& out, const Plan& plan) {
              "Half the weight from stage to coarser stage; the coarsest has none.");
 }
 
-// Predictions of labels that know their place in the world are written so that they know it too.
+// Predictions of labels that know their place in the world are written so that they know it too; those of a challenge
+// as it wants them.
 void write_format(RecipeText& out, const Plan& plan) {
+  const LayoutKind kind = plan.layout().kind;
+  if (kind == LayoutKind::kVesuvius || kind == LayoutKind::kOpenKbp)
+    out.line("submission", kind == LayoutKind::kVesuvius ? "vesuvius" : "openkbp",
+             "`predict` also writes submission.zip as the challenge takes it; none: it does not.");
   const DataOptions& data = plan.layout().data;
   const std::string& label = data.cases.empty() ? data.label : data.cases.front().label;
   for (const std::string suffix : {".nii.gz", ".nii", ".nrrd"})

@@ -269,6 +269,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   ThreadPool pool(threads.cpus);
   PredictOptions options = predict_options(request, first);
   options.fingerprint = fingerprint_of(all, request, device);
+  options.leaves_out_bad_cases = !request.split.empty() && data.on_bad_case == "skip";
   PredictProgress progress{.say = request.say, .window = request.window};
   progress.written = [&](const std::string& id, const std::filesystem::path& file) {
     for (PredictedCase& one : result)
@@ -276,6 +277,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
     if (request.say) request.say(concat("wrote ", file.string()));
   };
   predict_cases(networks, dataset, data, pool, options, progress);
+  std::erase_if(result, [](const PredictedCase& one) { return one.file.empty(); });
   return result;
 }
 

@@ -149,7 +149,7 @@ def prediction(folder, task, reference):
 def test_guides_speak_of_options_that_exist(voxloom):
     known = {row["key"] for row in json.loads(voxloom("list", "options", "--json").stdout)}
     sections = {key.split(".")[0] for key in known}
-    guides = [REPOSITORY / "docs" / "from-python.md", REPOSITORY / "docs" / "troubleshooting.md",
+    guides = [*(REPOSITORY / "docs" / f"{name}.md" for name in ("from-python", "predict", "troubleshooting")),
               *(REPOSITORY / "recipes").glob("*/README.md")]
     named = 0
     for guide in guides:

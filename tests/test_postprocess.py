@@ -42,6 +42,26 @@ def test_small_pieces_and_holes_are_scipys(voxloom, draw, tmp_path, probabilitie
     assert np.array_equal(process(voxloom, tmp_path, solid, "[{name: fill_holes}]"), ndimage.binary_fill_holes(solid))
 
 
+def test_balls_and_plugs_are_scipys(voxloom, draw, tmp_path, probabilities):
+    radius = draw.choice([1, 1.5, 2.3])
+    reach = np.arange(-3, 4)
+    ball = (reach[:, None, None] ** 2 + reach[:, None] ** 2 + reach**2 <= radius**2)
+    mask = np.pad(probabilities > 0.5, 6).astype(np.uint8)  # nothing near the border, beyond which nothing is known
+    for name, theirs in (("close", ndimage.binary_closing), ("open", ndimage.binary_opening)):
+        ours = process(voxloom, tmp_path, mask, f"[{{name: {name}, radius: {radius}}}]")
+        assert np.array_equal(ours, theirs(mask, ball)), name
+    rough = (np.random.default_rng(draw.randrange(2**32)).uniform(size=(18, 20, 22)) > 0.4).astype(np.uint8)
+    plugged = rough > 0
+    for plane in range(3):  # the four neighbours in the plane across this axis
+        neighbours = np.zeros((3, 3, 3), bool)
+        for axis in {0, 1, 2} - {plane}:
+            for side in (0, 2):
+                neighbours[tuple(side if a == axis else 1 for a in range(3))] = True
+        plugged |= ndimage.binary_erosion(rough, neighbours)
+    assert np.array_equal(process(voxloom, tmp_path, rough, "[{name: plug_holes}]"), plugged)
+    assert plugged.sum() > rough.sum()
+
+
 def test_a_chain_runs_in_its_order_and_bad_ones_are_refused(voxloom, tmp_path, probabilities):
     spec = "[{name: threshold, level: 0.55}, {name: fill_holes}, {name: keep_largest}]"
     filled = ndimage.binary_fill_holes(probabilities > 0.55)

@@ -78,6 +78,11 @@ def hippocampi(folder):
 CUBE = ["data.patch_size=16", "inference.window=32", "model.filters=2,4,4,4"]
 JOURNEYS = {  # recipe: data, overrides to toy size, split to predict, task, reference
     "scroll_surface/train": (scrolls, CUBE, "validation", "surface", "train_labels"),
+    "scroll_surface/small": (scrolls, CUBE, "validation", "surface", "train_labels"),
+    "scroll_surface/large": (scrolls, ["data.patch_size=16", "inference.window=32", "model.filters=2,2,2,2,2"], "validation",
+                             "surface", "train_labels"),
+    "scroll_surface/terms": (scrolls, [*CUBE, "data.train=[scroll_000, scroll_001]", "data.validation=[scroll_002]"],
+                             "validation", "surface", "train_labels"),
     "scroll_surface/nnunet": (scrolls, ["data.patch_size=32", "inference.tta=none", "model.filters=2,2,2,2,2,2"], "validation", "surface",
                               "train_labels"),
     "scroll_surface/persistence": (scrolls, [*CUBE, "loss.terms=[{name: dice}, {name: topology, dimensions: [0, 2], "
@@ -114,6 +119,10 @@ def data(tmp_path_factory):
         return made[kind]
 
     return make
+
+
+def test_every_recipe_has_its_journey():
+    assert {named(path) for path in RECIPES} == {*JOURNEYS, "demo/train"}  # whose journey is `voxloom demo`
 
 
 @pytest.mark.parametrize("name", JOURNEYS)

@@ -32,7 +32,7 @@ struct PredictOptions {
   int64_t input_channels = 1, output_channels = 1;
   Submission submission = Submission::kNone;
   bool leaves_out_bad_cases = false;  // whose files cannot be opened; else they are errors
-  std::string fingerprint{};  // of the weights and of all settings that change the result
+  std::string fingerprint{};          // of the weights and of all settings that change the result
 };
 struct PredictProgress {
   std::function<void(const std::string& line)> say{};

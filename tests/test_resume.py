@@ -6,7 +6,7 @@ import time
 import pytest
 from conftest import PROGRAM
 from processes import runnable_threads
-from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
+from training import assert_same_weights, checkpoint, metadata, record, rows, tensors, write_training
 
 LONG = ["training.max_epochs=4", "training.iterations_per_epoch=25", "training.ema=0.9", "training.schedule=plateau",
         "system.compute_threads=2"]
@@ -131,6 +131,16 @@ def test_a_checkpoint_can_start_a_run_of_its_own(unbroken, voxloom, tmp_path):
             checkpoint(tmp_path / "run", "epoch-0001"))
     assert record(tmp_path / "branch")["processes"][-1]["first_step"] == 5
     assert_same_weights(checkpoint(tmp_path / "run"), checkpoint(tmp_path / "branch"))
+
+
+def test_a_run_is_gone_on_from_at_its_newest_checkpoint(unbroken, voxloom, tmp_path):
+    """Not at its best, which prediction takes."""
+    options = [*LONG, "training.iterations_per_epoch=3", "training.lr=1e-30", "training.warmup_steps=0"]  # 1 is the best
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *options, "training.max_epochs=3")
+    assert int(metadata(checkpoint(tmp_path / "run", "best"))["step"]) == 3
+    voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "branch", *options, "--force",
+            "--resume", tmp_path / "run")
+    assert record(tmp_path / "branch")["processes"][-1]["first_step"] == 10
 
 
 def test_never_starts_anew_and_keeps_what_was_there(unbroken, voxloom, tmp_path):

@@ -187,6 +187,13 @@ def test_a_dry_run_refuses_what_the_run_would_refuse_and_with_its_sentence(voxlo
     (["--no-such-option"], 2, "no-such-option"),
     (["training.lrr=1"], 1, "training.lr"),
     (["one", "two"], 2, "one"),
+    (["data.label="], 1, "case case_000 has no label"),
+    (["model.file=own.pt"], 1, "model.architecture is unet; set it to torchscript"),
+    (["training.min_lr=1"], 1, "above training.lr"),
+    (["data.images=", "data.label=", "data.train=a,b", "data.validation=",
+      "data.cases=[{id: a, images: [images/case_000.npy], label: labels/case_000.npy}, "
+      "{id: b, images: [images/case_001.npy], label: labels/case_001.npy, mask: labels/case_001.npy}]"], 1,
+     "case b has a label and a mask, but case a has a label and no mask"),
 ])
 def test_wrong_input_is_one_clear_sentence(voxloom, draw, tmp_path, arguments, status, words):
     recipe = write_training(tmp_path, draw)
@@ -217,6 +224,42 @@ def test_early_stopping_and_best_by_a_metric(voxloom, draw, tmp_path):
     scores = rows(tmp_path / "run", "val")
     assert len(scores) == 3  # nothing is learnt: the first is the best, two more without gain end it
     assert {"dice", "iou", "loss"} <= {name for name, value in scores[0].items() if value}
+
+
+def test_a_validation_measures_every_term_once_whatever_its_every(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: dice, every: 8}, {name: bce, weight: 0.5}]}\n")
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.iterations_per_epoch=4")  # after 4, 8 and 12 steps
+    scores = [{name: float(row[name]) for name in ("loss", "loss.dice", "loss.bce")}
+              for row in rows(tmp_path / "run", "val")]
+    assert len(scores) == 3
+    for row in scores:
+        assert row["loss"] == pytest.approx(row["loss.dice"] + 0.5 * row["loss.bce"], rel=1e-5)
+
+
+def test_where_no_voxel_counts_a_validation_has_no_score(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    label = tmp_path / "labels" / "case_002.npy"
+    np.save(label, np.full_like(np.load(label), 2))  # all of it ignored
+    for mode in ("patches", "sliding_window"):
+        run = tmp_path / mode
+        said = voxloom("train", recipe, "--run", run, f"validation.mode={mode}", "training.max_epochs=1").stderr
+        assert "this validation has no dice" in said
+        assert all(not row["dice"] for row in rows(run, "val") if "dice" in row)
+        assert checkpoint(run).exists() and not checkpoint(run, "best").exists()
+
+
+def test_settings_that_do_nothing_are_said(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    said = voxloom("train", recipe, "--run", tmp_path / "run", "training.early_stop=2", "validation.every=0",
+                   "training.max_epochs=1", "training.warmup_steps=1000").stderr
+    assert "training.early_stop has no effect" in said and "never reaches training.lr" in said
+    assert "no effect" not in voxloom("train", recipe, "--run", tmp_path / "plain", "training.max_epochs=1").stderr
+
+
+def test_a_missing_folder_for_temporary_files_is_said(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    result = voxloom("train", recipe, "--fast-dev-run", "1", check=False, env={"TMPDIR": str(tmp_path / "none")})
+    assert result.returncode == 1 and "TMPDIR" in result.stderr and "mistake" not in result.stderr
 
 
 def test_validation_by_sliding_window(voxloom, draw, tmp_path):

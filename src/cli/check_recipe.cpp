@@ -36,7 +36,8 @@ void check_loss(const Options& options) {
   const DataOptions& data = options.data;
   const bool validates =
       options.validation.every > 0 && data.split != "none" && (data.split != "explicit" || !data.validation.empty());
-  if (options.loss.terms.empty() && options.model.out_channels == 0) terms.push_back("cross_entropy");  // it depends
+  const bool open = options.loss.terms.empty() && options.model.out_channels == 0;
+  if (open && data.target != "regression") terms.push_back("cross_entropy");  // it depends on the labels
   if (validates) check_metric(options, terms);
 }
 
@@ -54,6 +55,9 @@ void check_transforms(const Options& options, int64_t image_channels) {
 
 // Of a name that is none, making it says so; the others are made once there is data.
 void check_architecture(const ModelOptions& model) {
+  VOX_CHECK(model.file.empty() || model.architecture == "torchscript",
+            "model.file names a TorchScript module, but model.architecture is ", model.architecture,
+            "; set it to torchscript, or leave model.file out");
   const auto is_it = [&](const NetworkEntry& entry) { return entry.name == model.architecture; };
   if (std::none_of(all_networks().begin(), all_networks().end(), is_it)) make_network(model, 0);
 }

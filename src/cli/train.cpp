@@ -69,7 +69,7 @@ ResumeRequest resume_request(const Arguments& arguments) {
   if (arguments.resume == "never") request.mode = ResumeMode::kNever;
   if (arguments.resume != "never" && arguments.resume != "auto") {
     request.mode = ResumeMode::kFile;
-    request.file = checkpoint_of(arguments.resume);
+    request.file = fs::is_directory(arguments.resume) ? fs::path(arguments.resume) : checkpoint_of(arguments.resume);
   }
   return request;
 }
@@ -110,8 +110,10 @@ void print_rehearsal(const RehearsalReport& report) {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "voxloom-fast-dev-run-XXXXXX").string();
-    VOX_CHECK(mkdtemp(name.data()), "cannot make a folder in ", fs::temp_directory_path().string());
+    std::error_code problem;
+    const fs::path folder = fs::temp_directory_path(problem);
+    std::string name = (folder / "voxloom-fast-dev-run-XXXXXX").string();
+    VOX_CHECK(!problem && mkdtemp(name.data()), "cannot make a folder for temporary files; is TMPDIR one?");
     path_ = name;
   }
   ~TemporaryFolder() {

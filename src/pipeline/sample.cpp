@@ -51,6 +51,13 @@ SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, 
   const Case& first = store_->dataset().cases[static_cast<size_t>(cases.front())];
   has_label_ = !first.label.empty();
   has_mask_ = !first.mask.empty();
+  for (const int64_t index : cases) {
+    const Case& one = store_->dataset().cases[static_cast<size_t>(index)];
+    VOX_CHECK(one.label.empty() != has_label_ && one.mask.empty() != has_mask_, "case ", one.id, " has ",
+              one.label.empty() ? "no" : "a", " label and ", one.mask.empty() ? "no" : "a", " mask, but case ",
+              first.id, " has ", has_label_ ? "a" : "no", " label and ", has_mask_ ? "a" : "no",
+              " mask; all cases of a split must have the same");
+  }
   sampler_ = make_sampler(*store_, cases, data_);
   for (const TargetOptions& target : options.targets) {
     VOX_CHECK(has_label_ && data_.target != "regression", "target ", target.name,

@@ -40,6 +40,12 @@ void set_aside(const RunFolder& run) {
   }
 }
 
+std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
+  std::optional<FoundCheckpoint> found = newest_intact(CheckpointFolder(RunFolder::open(run).checkpoints()));
+  VOX_CHECK(found, "the run ", run.string(), " has no checkpoint yet");
+  return found;
+}
+
 }  // namespace
 
 bool is_harmless(const std::string& key) {
@@ -58,7 +64,8 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   }
   std::optional<FoundCheckpoint> found;
   if (request.mode == ResumeMode::kFile)
-    found = FoundCheckpoint{read_checkpoint_file(request.file), {}};
+    found = fs::is_directory(request.file) ? newest_of(request.file)
+                                           : FoundCheckpoint{read_checkpoint_file(request.file), {}};
   else
     found = newest_intact(CheckpointFolder(run.checkpoints()));
   if (!found) return std::nullopt;

@@ -17,7 +17,7 @@ enum class ResumeMode { kAuto, kNever, kFile };
 
 struct ResumeRequest {
   ResumeMode mode = ResumeMode::kAuto;
-  std::filesystem::path file;  // for kFile
+  std::filesystem::path file;  // for kFile; the newest of a run
   bool force = false;          // go on though the configuration changed
 };
 

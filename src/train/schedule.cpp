@@ -44,6 +44,8 @@ Schedule::Schedule(const TrainingOptions& options, const ScheduleLength& length)
   VOX_ASSERT(length.total_steps > 0 && length.steps_per_epoch > 0);
   VOX_CHECK(options.warmup_start > 0 && options.warmup_start <= 1, "training.warmup_start is ", options.warmup_start,
             "; expected above 0 and at most 1, as a warm-up from zero wastes its first steps");
+  VOX_CHECK(options.min_lr <= options.lr, "training.min_lr is ", options.min_lr, ", above training.lr, which is ",
+            options.lr, "; it is the lowest rate, so make it smaller");
   VOX_CHECK(options.step_size > 0, "training.step_size is ", options.step_size, "; expected 1 epoch or more");
   if (options.schedule == "warmup_cosine" && options.warmup_steps == 0) {
     options_.warmup_steps =

@@ -15,6 +15,7 @@
 #include "train/device_source.h"
 #include "train/kernel_cache.h"
 #include "train/training_loop.h"
+#include "train/without_effect.h"
 #include "volume/shelf.h"
 
 namespace vox {
@@ -78,6 +79,15 @@ std::vector<int64_t> class_values(const Options& options, const Store& store, in
   std::sort(values.begin(), values.end());
   const bool named = !options.data.labels.empty() || (channels == 1 && values.size() == 2);
   return named ? values : std::vector<int64_t>{};
+}
+
+void require_labels(const Dataset& dataset) {
+  for (const std::vector<int64_t>* part : {&dataset.train, &dataset.validation})
+    for (const int64_t index : *part) {
+      const Case& one = dataset.cases[static_cast<size_t>(index)];
+      VOX_CHECK(!one.label.empty(), "case ", one.id, " has no label, and training compares with one; set data.label",
+                " (or data.cases[].label), or leave the case to data.test");
+    }
 }
 
 class Session {
@@ -173,6 +183,7 @@ class Session {
     for (const SkippedCase& skipped : store_->skipped())
       log_.warn(concat("case ", skipped.id, " is left out: ", skipped.reason));
     const Dataset& kept = store_->dataset();
+    require_labels(kept);
     log_.say(concat(kept.cases.size(), " cases: ", kept.train.size(), " to train, ", kept.validation.size(),
                     " to validate; ", threads_.data, " data threads, ", threads_.compute, " compute threads, on ",
                     device_.str()));
@@ -214,6 +225,11 @@ class Session {
         options_.training,
         ScheduleLength{options_.training.max_epochs * state_.steps_per_epoch, state_.steps_per_epoch});
     schedule_->restore(state_.schedule);
+    const PlannedRun facts{.total_steps = options_.training.max_epochs * state_.steps_per_epoch,
+                           .validation_cases = static_cast<int64_t>(store_->dataset().validation.size()),
+                           .on_cpu = device_.is_cpu(),
+                           .label_values = store_->label_values()};
+    for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
     log_.resume_after(state_.step);
   }

@@ -37,8 +37,8 @@ at::Tensor on_its_way_to_host(const at::Tensor& values) {
   return pinned;
 }
 
-bool is_better(double score, const std::optional<double>& best, bool higher) {
-  return std::isfinite(score) && (!best || (higher ? score > *best : score < *best));
+bool is_better(const std::optional<double>& score, const std::optional<double>& best, bool higher) {
+  return score && (!best || (higher ? *score > *best : *score < *best));
 }
 
 }  // namespace
@@ -46,6 +46,8 @@ bool is_better(double score, const std::optional<double>& best, bool higher) {
 TrainingLoop::TrainingLoop(const Parts& parts)
     : parts_(parts),
       terms_(parts.learner.loss->term_names()),
+      validation_loss_(loss_of_validation(parts.options.loss), parts.options.data, parts.learner.model.out_channels,
+                       parts.learner.model.heads),
       folder_(parts.writer.folder().checkpoints()),
       term_ns_(terms_.size()),
       term_values_(terms_.size()),
@@ -341,16 +343,17 @@ bool TrainingLoop::validate_now() {
   const EmaScope averaged(parts_.learner.network->parameters());
   ValidationResult result =
       validate({.network = *parts_.learner.network,
-                .loss = *parts_.learner.loss,
+                .loss = validation_loss_,
                 .store = parts_.store,
                 .options = options,
                 .step = state.step,
                 .data_threads = parts_.threads.data,
                 .images = options.monitor.images && epoch % std::max<int64_t>(1, options.monitor.image_every) == 0,
                 .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); }});
-  const double score = result.at(options.validation.metric);
+  const std::optional<double> score = result.at(options.validation.metric);
   const bool higher = higher_is_better(options.validation);
-  parts_.schedule.report(score, higher);
+  if (score) parts_.schedule.report(*score, higher);
+  if (!score) parts_.log.warn(without_score(options.validation.metric, state.step));
   state.schedule = parts_.schedule.state();
   const bool best = is_better(score, state.best_score, higher);
   state.validations_without_gain = best ? 0 : state.validations_without_gain + 1;

@@ -85,6 +85,7 @@ class TrainingLoop {
   Parts parts_;
   RunLength length_;
   std::vector<std::string> terms_;
+  LossSet validation_loss_;
   CheckpointFolder folder_;
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;

@@ -42,31 +42,37 @@ class Judge {
   }
   void add(const Judged& judged, const std::string& where) {
     const at::Tensor prediction = judged.prediction.contiguous(), reference = judged.reference.contiguous();
+    judged_ += reference.ne(kIgnored).sum().item<int64_t>();
     count_confusion(counts_, {.data = prediction.const_data_ptr(), .where = where + " (prediction)"},
                     {.data = reference.const_data_ptr(), .where = where}, prediction.numel(), kIgnored);
   }
   // Volumes are scored one by one; their mean is what counts.
   void end_volume() {
-    dice_.add(counts_.dice());
-    iou_.add(counts_.iou());
+    if (judged_ > 0) dice_.add(counts_.dice());
+    if (judged_ > 0) iou_.add(counts_.iou());
     counts_ = {};
+    judged_ = 0;
   }
 
   // Every score of such a validation, in order; absent where nothing was judged by it.
   std::vector<std::pair<std::string, std::optional<double>>> all_scores() const {
     std::vector<std::pair<std::string, std::optional<double>>> all;
     const bool patches = options_.validation.mode == "patches";  // pooled; no loss of a whole volume is computed
-    if (patches) all.emplace_back("loss", loss_.mean());
+    const bool values = options_.data.target == "regression";
+    const auto counted = [&](const std::optional<double>& score) {
+      return values || judged_ > 0 ? score : std::nullopt;
+    };
+    if (patches) all.emplace_back("loss", counted(loss_.mean()));
     for (const auto& [name, mean] : terms_)
-      if (patches) all.emplace_back("loss." + name, mean.mean());
-    if (options_.data.target == "regression") {
+      if (patches) all.emplace_back("loss." + name, counted(mean.mean()));
+    if (values) {
       all.emplace_back("mae", error_.mean());
       return all;
     }
-    all.emplace_back("dice", patches ? counts_.dice() : dice_.mean());
-    all.emplace_back("iou", patches ? counts_.iou() : iou_.mean());
-    if (patches) all.emplace_back("precision", counts_.precision());
-    if (patches) all.emplace_back("recall", counts_.recall());
+    all.emplace_back("dice", patches ? counted(counts_.dice()) : dice_.mean());
+    all.emplace_back("iou", patches ? counted(counts_.iou()) : iou_.mean());
+    if (patches) all.emplace_back("precision", counted(counts_.precision()));
+    if (patches) all.emplace_back("recall", counted(counts_.recall()));
     return all;
   }
   std::vector<std::pair<std::string, double>> scores() const {
@@ -79,6 +85,7 @@ class Judge {
  private:
   const Options& options_;
   ConfusionCounts counts_;
+  int64_t judged_ = 0;  // voxels that counted
   MeanOf loss_, error_, dice_, iou_;
   std::vector<std::pair<std::string, MeanOf>> terms_;
 };
@@ -235,13 +242,18 @@ Error not_measured(const std::string& metric, const std::vector<std::string>& kn
 
 }  // namespace
 
-double ValidationResult::at(const std::string& metric) const {
-  std::vector<std::string> known;
-  for (const auto& [name, value] : scores) {
+std::optional<double> ValidationResult::at(const std::string& metric) const {
+  for (const auto& [name, value] : scores)
     if (name == metric) return value;
-    known.push_back(name);
+  return std::nullopt;
+}
+
+LossOptions loss_of_validation(LossOptions loss) {
+  for (LossTerm& term : loss.terms) {
+    term.every = 1;
+    std::erase_if(term.params.members, [](const auto& option) { return option.first == "delay"; });  // below `every`
   }
-  throw not_measured(metric, known);
+  return loss;
 }
 
 void check_metric(const Options& options, const std::vector<std::string>& terms) {
@@ -254,6 +266,11 @@ void check_metric(const Options& options, const std::vector<std::string>& terms)
 ValidationResult validate(const ValidationRequest& request) {
   const at::NoGradGuard no_grad;
   return request.options.validation.mode == "sliding_window" ? validate_volumes(request) : validate_patches(request);
+}
+
+std::string without_score(const std::string& metric, int64_t step) {
+  return concat("step ", step, ": this validation has no ", metric,
+                ": it is not finite, or no voxel counts; it cannot be the best");
 }
 
 bool higher_is_better(const ValidationOptions& options) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,12 +22,13 @@ struct ValidationResult {
   std::vector<std::pair<std::string, double>> scores;  // loss, loss.<term>, dice, iou, ... (mae for regression)
   std::vector<SliceStrip> strips;                      // of the first patch or case; empty unless asked for
 
-  double at(const std::string& metric) const;  // Error lists what there is
+  // Absent where it has no finite value, or no voxel counted.
+  std::optional<double> at(const std::string& metric) const;
 };
 
 struct ValidationRequest {
-  Network& network;  // with the weights to be judged
-  const LossSet& loss;
+  Network& network;     // with the weights to be judged
+  const LossSet& loss;  // of loss_of_validation
   std::shared_ptr<Store> store;
   const Options& options;
   int64_t step = 0;  // decides which loss terms have started
@@ -36,8 +38,14 @@ struct ValidationRequest {
 };
 ValidationResult validate(const ValidationRequest& request);
 
+// Each term that has started, whatever its `every`: which step a validation follows must not change what it measures.
+LossOptions loss_of_validation(LossOptions loss);
+
 // Error where validation.metric is no score of a validation with these loss terms.
 void check_metric(const Options& options, const std::vector<std::string>& terms);
+
+// What to say where ValidationResult::at is absent.
+std::string without_score(const std::string& metric, int64_t step);
 
 bool higher_is_better(const ValidationOptions& options);
 

@@ -57,7 +57,10 @@ fs::path cache_folder(const std::string& cache_dir) {
   if (!cache_dir.empty()) return cache_dir;
   if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder) return fs::path(folder) / "voxloom";
   if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "voxloom";
-  return fs::temp_directory_path() / "voxloom-cache";
+  std::error_code problem;
+  const fs::path folder = fs::temp_directory_path(problem);
+  VOX_CHECK(!problem, "there is no folder for chunked copies: neither HOME nor TMPDIR is one; set data.cache_dir");
+  return folder / "voxloom-cache";
 }
 
 void require_free_space(const fs::path& folder, int64_t bytes) {

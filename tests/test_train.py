@@ -8,7 +8,7 @@ import tifffile
 import torch
 import yaml
 from dynamic_network_architectures.architectures.unet import PlainConvUNet
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from training import checkpoint, dice, record, rows, tensors, write_training
 
 
@@ -246,6 +246,21 @@ def test_where_no_voxel_counts_a_validation_has_no_score(voxloom, draw, tmp_path
         assert "this validation has no dice" in said
         assert all(not row["dice"] for row in rows(run, "val") if "dice" in row)
         assert checkpoint(run).exists() and not checkpoint(run, "best").exists()
+
+
+def test_a_network_that_is_not_finite_has_no_score(voxloom, draw, tmp_path):
+    """It predicts nothing, which of an empty patch would be Dice 1."""
+    recipe = write_training(tmp_path, draw)
+    label = tmp_path / "labels" / "case_002.npy"
+    np.save(label, np.zeros_like(np.load(label)))
+    short = ["training.max_epochs=1", "training.iterations_per_epoch=2"]
+    voxloom("train", recipe, "--run", tmp_path / "good", *short, "--export-batches", tmp_path / "out")
+    weights = load_file(tmp_path / "out" / "weights.safetensors")
+    save_file({name: torch.full_like(value, torch.nan) for name, value in weights.items()}, tmp_path / "bad.safetensors")
+    for mode in ("patches", "sliding_window"):
+        said = voxloom("train", recipe, "--run", tmp_path / mode, *short, f"validation.mode={mode}",
+                       f"model.weights={tmp_path}/bad.safetensors").stderr
+        assert "this validation has no dice" in said and not checkpoint(tmp_path / mode, "best").exists()
 
 
 def test_settings_that_do_nothing_are_said(voxloom, draw, tmp_path):

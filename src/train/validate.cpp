@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/text.h"
@@ -35,6 +36,8 @@ class Judge {
     for (size_t i = 0; i < terms_.size(); ++i)
       if (loss.terms[i].second) terms_[i].second.add(loss.terms[i].second->item<double>());
   }
+  // What a network without finite outputs would score, mostly an empty volume's 1, says nothing of it.
+  void look_at(const at::Tensor& logits) { finite_ = finite_ && std::isfinite(logits.sum(at::kDouble).item<double>()); }
   void add_error(const at::Tensor& prediction, const Targets& targets) {
     at::Tensor error = (prediction - targets.label.to(prediction.options())).abs();
     if (targets.mask.defined()) error = error.masked_select(targets.mask.ne(0));
@@ -78,7 +81,7 @@ class Judge {
   std::vector<std::pair<std::string, double>> scores() const {
     std::vector<std::pair<std::string, double>> found;
     for (const auto& [name, value] : all_scores())
-      if (value) found.emplace_back(name, *value);
+      if (value && finite_) found.emplace_back(name, *value);
     return found;
   }
 
@@ -86,6 +89,7 @@ class Judge {
   const Options& options_;
   ConfusionCounts counts_;
   int64_t judged_ = 0;  // voxels that counted
+  bool finite_ = true;
   MeanOf loss_, error_, dice_, iou_;
   std::vector<std::pair<std::string, MeanOf>> terms_;
 };
@@ -157,6 +161,7 @@ ValidationResult validate_patches(const ValidationRequest& request) {
   for (int64_t done = 0; pipeline.next(host); ++done) {
     const DeviceBatch batch = to_device(host, request.network.parameters().device());
     const at::Tensor logits = request.network.forward(batch.image).front();
+    judge.look_at(logits);
     judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded));
     const std::string id = case_id(*request.store, batch.samples.front().case_index);
     if (options.data.target == "regression") {
@@ -218,6 +223,7 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
     const Extent3 extent = logits.extent;
     const at::Tensor values = at::from_blob(const_cast<std::byte*>(logits.data.data()),
                                             {1, logits.channels, extent.z, extent.y, extent.x}, at::kFloat);
+    judge.look_at(values);
     const Targets targets = whole_label(*request.store, cases[i], options.data);
     const std::string id = case_id(*request.store, cases[i]);
     if (options.data.target == "regression") {
@@ -270,7 +276,7 @@ ValidationResult validate(const ValidationRequest& request) {
 
 std::string without_score(const std::string& metric, int64_t step) {
   return concat("step ", step, ": this validation has no ", metric,
-                ": it is not finite, or no voxel counts; it cannot be the best");
+                ": the outputs are not finite, or no voxel counts; it cannot be the best");
 }
 
 bool higher_is_better(const ValidationOptions& options) {

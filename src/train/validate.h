@@ -22,7 +22,7 @@ struct ValidationResult {
   std::vector<std::pair<std::string, double>> scores;  // loss, loss.<term>, dice, iou, ... (mae for regression)
   std::vector<SliceStrip> strips;                      // of the first patch or case; empty unless asked for
 
-  // Absent where it has no finite value, or no voxel counted.
+  // Absent where it or an output of the network is not finite, or no voxel counted.
   std::optional<double> at(const std::string& metric) const;
 };
 

@@ -55,6 +55,8 @@ std::vector<std::string> without_effect(const Options& options, const PlannedRun
   add_validation(options, facts, notes);
   add_loss(options, facts, notes);
   add_labels(options.data, facts.label_values, notes);
+  if (options.data.minimum_labelled > 0 && options.data.sampler != "labelled")
+    notes.push_back(concat("data.minimum_labelled has no effect: data.sampler is ", options.data.sampler));
   if (options.training.cuda_graph == "on" && facts.on_cpu)
     notes.push_back("training.cuda_graph has no effect: the network trains on the CPU");
   if (options.monitor.gradient_histograms && !options.monitor.tensorboard)

@@ -66,6 +66,7 @@ TEST(WithoutEffect, EachSettingThatDoesNothingIsNamed) {
              [](Options& o, PlannedRun&) { o.loss.terms = {term("dice", 1, 100), term("bce", 1, 0)}; });
   expect_one("nothing is learned", [](Options& o, PlannedRun&) { o.loss.terms = {term("dice", 0, 0)}; });
   expect_one("deep_supervision_weights", [](Options& o, PlannedRun&) { o.loss.deep_supervision_weights = {1, 0.5}; });
+  expect_one("data.sampler is uniform", [](Options& o, PlannedRun&) { o.data.minimum_labelled = 0.5; });
   expect_one("training.cuda_graph", [](Options& o, PlannedRun&) { o.training.cuda_graph = "on"; });
   expect_one("gradient_histograms", [](Options& o, PlannedRun&) {
     o.monitor.gradient_histograms = true;

@@ -187,6 +187,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse_and_with_its_sentence(voxlo
     (["--no-such-option"], 2, "no-such-option"),
     (["training.lrr=1"], 1, "training.lr"),
     (["one", "two"], 2, "one"),
+    (["model.norm=batch", "data.batch_size=1", "data.patch_size=2"], 1, "one value per channel"),
     (["data.label="], 1, "case case_000 has no label"),
     (["model.file=own.pt"], 1, "model.architecture is unet; set it to torchscript"),
     (["training.min_lr=1"], 1, "above training.lr"),

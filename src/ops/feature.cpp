@@ -41,6 +41,11 @@ at::Tensor normalize(const at::Tensor& raw, const NormLayer& norm) {
       return at::group_norm(raw.is_cpu() ? raw.contiguous() : raw, norm.groups, optional(norm.scale),
                             optional(norm.shift), norm.epsilon, cudnn);
     case NormKind::kBatch: {
+      // The running variance divides by one less: a NaN that would show at the first validation only.
+      VOX_CHECK(
+          !norm.training || raw.numel() > raw.size(1),
+          "a batch norm cannot learn from one value per channel, and the coarsest stage has no more of this patch ",
+          "and batch; make data.patch_size or data.batch_size larger, or choose another model.norm");
       // A segment that runs a second time must not move the running statistics twice.
       const bool moves = !norm.training || !recomputing();
       return at::batch_norm(

@@ -131,6 +131,11 @@ def test_a_checkpoint_can_start_a_run_of_its_own(unbroken, voxloom, tmp_path):
             checkpoint(tmp_path / "run", "epoch-0001"))
     assert record(tmp_path / "branch")["processes"][-1]["first_step"] == 5
     assert_same_weights(checkpoint(tmp_path / "run"), checkpoint(tmp_path / "branch"))
+    last = checkpoint(tmp_path / "run")
+    refused = voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "empty", *options, "--resume", last,
+                      check=False)
+    assert refused.returncode == 1 and f"{last} is from is finished (2 epochs" in refused.stderr
+    assert record(tmp_path / "empty")["state"] == "failed"
 
 
 def test_a_run_is_gone_on_from_at_its_newest_checkpoint(unbroken, voxloom, tmp_path):

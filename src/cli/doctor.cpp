@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/shell_word.h"
 #include "cli/torch_version.h"
 #include "config/config.h"
 #include "measure/doctor.h"
@@ -71,14 +72,10 @@ void print_summary(Outlook verdict) {
             << '\n';
 }
 
-// The recipe with its changes as a shell takes them: what proves a finding needs both.
-std::string as_typed(const Arguments& arguments) {
-  std::string words = arguments.config;
-  for (const std::string& word : arguments.overrides) {
-    const bool plain = word.find_first_of(" \t*?[]{}()<>|&;$`\"\\'#~!") == std::string::npos;
-    words += plain ? " " + word : " '" + word + "'";
-  }
-  return words;
+std::vector<Finding> examine(const Config& config, const Arguments& arguments, const MachineView& machine) {
+  RecipeFacts facts = recipe_facts(config, shell_word(arguments.config), machine);
+  for (const std::string& word : arguments.overrides) facts.changes.push_back(shell_word(word));
+  return examine_recipe(facts);
 }
 
 void run(const Arguments& arguments) {
@@ -88,7 +85,7 @@ void run(const Arguments& arguments) {
   const MachineView machine = this_machine(config.options.data.cache_dir);
   const std::vector<Finding> of_machine = examine_machine(machine);
   std::vector<Finding> of_recipe;
-  if (has_recipe) of_recipe = examine_recipe(recipe_facts(config, as_typed(arguments), machine));
+  if (has_recipe) of_recipe = examine(config, arguments, machine);
   const Outlook overall = std::max(worst(of_machine), worst(of_recipe));
   if (arguments.as_json) {
     ordered_json out{{"verdict", name_of(overall)}, {"machine", to_json(of_machine)}};

@@ -1,8 +1,6 @@
 // voxloom train CONFIG [key=value ...]: parses, trains, prints how it ended.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <iostream>
 #include <memory>
 
@@ -13,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
+#include "cli/shell_word.h"
 #include "nets/registry.h"
 #include "report/run_folder.h"
 #include "train/learner.h"
@@ -74,22 +73,11 @@ ResumeRequest resume_request(const Arguments& arguments) {
   return request;
 }
 
-// As a shell takes it: a word with anything special in it stands in single quotes.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-./=,:+@%", c);
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 std::string command_line(const Arguments& arguments) {
   std::string line = "voxloom train";
-  for (const std::string& word : arguments.words) line += " " + quoted(word);
-  if (!arguments.run.empty()) line += " --run " + quoted(arguments.run);
-  if (arguments.resume != "auto") line += " --resume " + quoted(arguments.resume);
+  for (const std::string& word : arguments.words) line += " " + shell_word(word);
+  if (!arguments.run.empty()) line += " --run " + shell_word(arguments.run);
+  if (arguments.resume != "auto") line += " --resume " + shell_word(arguments.resume);
   if (!arguments.device.empty()) line += " --device " + arguments.device;
   if (arguments.force) line += " --force";
   return line;
@@ -177,8 +165,8 @@ void run(const Arguments& arguments) {
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
   check_settings(request.config.options);  // what is wrong is said now, not after the data was read or days of training
-  for (const std::string& reason : ignored_model_options(request.config.options.model))
-    request.config.warnings.push_back("model.deep_supervision has no effect: " + reason);
+  for (const auto& [key, reason] : ignored_model_options(request.config.options.model))
+    request.config.warnings.push_back(key + " has no effect: " + reason);
   if (arguments.dry_run) return run_dry(request.config, arguments.device);
   make_missing_data(request.config.options);
   if (arguments.predict_only) return run_prediction(arguments, words);

@@ -96,8 +96,7 @@ std::vector<KeyWithoutEffect> keys_without_effect(const Config& config) {
     if (const std::string transform = transform_of(key.key); !transform.empty() && !is_on(changed, transform))
       found.push_back({key.key, concat("augmentation.", transform, ".enabled is off")});
   }
-  for (const std::string& reason : ignored_model_options(config.options.model))
-    found.push_back({"model.deep_supervision", reason});
+  for (const auto& [key, reason] : ignored_model_options(config.options.model)) found.push_back({key, reason});
   return found;
 }
 

@@ -9,8 +9,13 @@
 namespace vox {
 namespace {
 
+// The command has what the recipe was looked at with, but for a key that it sets itself.
 std::string prove(const RecipeFacts& recipe, const std::string& command, const std::string& arguments = "") {
-  return concat("voxloom ", command, " ", recipe.name, arguments.empty() ? "" : " ", arguments);
+  const std::string key = arguments.substr(0, arguments.find('=') + 1);
+  std::string words = recipe.name;
+  for (const std::string& change : recipe.changes)
+    if (key.empty() || !change.starts_with(key)) words += " " + change;
+  return concat("voxloom ", command, " ", words, arguments.empty() ? "" : " ", arguments);
 }
 
 int64_t gib(double count) {

@@ -31,7 +31,8 @@ struct NetworkFacts {
 
 struct RecipeFacts {
   Config config;
-  std::string name;  // as the user wrote it, for the commands that prove
+  std::string name;                  // as the user wrote it, for the commands that prove
+  std::vector<std::string> changes;  // key=value words beside it, likewise
   int cpus = 1;
   int64_t memory_bytes = 0;  // that this process may use
   int gpus = 0;

@@ -120,7 +120,8 @@ TEST(DoctorRecipe, KeysThatChangeNothing) {
   EXPECT_EQ(key("augmentation: {noise: {sigma: [0, 0.2], enabled: true}}").verdict, Outlook::kFine);
   EXPECT_THAT(key("model: {architecture: monai_unet, deep_supervision: true}").sentence,
               HasSubstr("a monai_unet has no coarser outputs"));
-  EXPECT_EQ(key("model: {architecture: unet, deep_supervision: true}").verdict, Outlook::kFine);
+  EXPECT_THAT(key("model: {architecture: rsunet, dropout: 0.2}").sentence, HasSubstr("model.dropout has no effect"));
+  EXPECT_EQ(key("model: {architecture: unet, deep_supervision: true, dropout: 0.2}").verdict, Outlook::kFine);
 }
 
 }  // namespace

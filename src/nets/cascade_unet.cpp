@@ -161,7 +161,8 @@ NetworkEntry cascade_unet_entry() {
   return {"cascade_unet", "C3D: two U-Nets in a row; the first one's output is trained too, as a second output",
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<CascadeUNet>(options, seed);
-          }};
+          },
+          /*deep_supervision=*/false, /*dropout=*/false};
 }
 
 }  // namespace vox

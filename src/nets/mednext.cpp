@@ -237,7 +237,7 @@ NetworkEntry mednext_entry() {
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<MedNeXt>(options, seed);
           },
-          /*deep_supervision=*/true};
+          /*deep_supervision=*/true, /*dropout=*/false};
 }
 
 }  // namespace vox

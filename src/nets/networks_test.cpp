@@ -120,6 +120,20 @@ TEST_P(EveryNetwork, GivesEqualGradientsWithCheckpointing) {
   }
 }
 
+TEST_P(EveryNetwork, DropsInTrainingOrSaysThatItDoesNot) {
+  const auto trained = [&](double rate) {
+    options_.dropout = rate;
+    const auto network = make_network(options_, 1);
+    return network->forward(image_for(*network, 2), {.training = true, .seed = 1})[0];
+  };
+  const bool drops = !at::equal(trained(0.5), trained(0));
+  options_.dropout = 0.5;
+  options_.deep_supervision = false;
+  const std::vector<IgnoredOption> ignored = ignored_model_options(options_);
+  ASSERT_EQ(ignored.size(), drops ? 0u : 1u);
+  for (const IgnoredOption& option : ignored) EXPECT_EQ(option.key, "model.dropout");
+}
+
 TEST_P(EveryNetwork, HasGradientsButForCancelledParameters) {
   const auto grads = grads_of(options_);
   const auto network = make_network(options_, 1);

@@ -225,7 +225,7 @@ NetworkEntry rsunet_entry() {
           [](const ModelOptions& options, uint64_t seed) -> std::unique_ptr<Network> {
             return std::make_unique<RSUNet>(options, seed);
           },
-          /*deep_supervision=*/true};
+          /*deep_supervision=*/true, /*dropout=*/false};
 }
 
 }  // namespace vox

@@ -207,7 +207,7 @@ NetworkEntry torchscript_entry() {
           [](const ModelOptions& options, uint64_t) -> std::unique_ptr<Network> {
             return std::make_unique<TorchScriptNetwork>(options);
           },
-          /*deep_supervision=*/true};
+          /*deep_supervision=*/true, /*dropout=*/false};
 }
 
 }  // namespace vox

@@ -123,7 +123,7 @@ class Session {
  private:
   TrainOutcome run_guarded() {
     std::optional<ResumePoint> point = find_resume_point(writer_.folder(), request_.resume, options_);
-    if (point && is_finished(point->state)) return already_finished(point->state);
+    if (point && is_finished(point->state)) return already_finished(*point);
     prepare(point);
     const LoopEnd end = train_on();
     return outcome_of(end);
@@ -135,12 +135,15 @@ class Session {
     return early || state.step >= options_.training.max_epochs * state.steps_per_epoch;
   }
 
-  TrainOutcome already_finished(const TrainState& state) {
+  TrainOutcome already_finished(const ResumePoint& point) {
+    const TrainState& state = point.state;
+    const std::string how = concat("(", state.epoch(), " epochs, step ", state.step,
+                                   "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
+                                   state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
+    VOX_CHECK(former_, "the run that ", point.file.path.string(), " is from is finished ", how);  // and this one empty
     writer_.finish(RunState::kFinished);
-    return {0, writer_.folder().path(),
-            concat("The run ", writer_.folder().path().string(), " is finished (", state.epoch(), " epochs, step ",
-                   state.step, "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
-                   state.stopped_early ? ") or training.early_stop" : ")", " and add --force.")};
+    const fs::path run = writer_.folder().path();
+    return {0, run, concat("The run ", run.string(), " is finished ", how)};
   }
 
   void prepare(const std::optional<ResumePoint>& point) {

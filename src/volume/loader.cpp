@@ -35,7 +35,7 @@ void require_finite(const Moments& moments, const Unit& unit, const Extent3& ext
       moments.not_finite == 0, "the ", name_of(unit.role), " ", unit.name, " holds ", moments.not_finite,
       moments.not_finite == 1 ? " voxel that is NaN or infinite, at z=" : " NaN or infinite voxels, the first at z=",
       at / (extent.y * extent.x), " y=", at / extent.x % extent.y, " x=", at % extent.x,
-      "; repair the file, or set data.on_bad_case: skip");
+      "; repair the file, or leave such cases out with data.on_bad_case: skip");
 }
 
 void Loader::change(Volume& volume, const Unit& unit) {

@@ -78,3 +78,10 @@ def test_deep_supervision_that_a_network_cannot_give_is_said_once(voxloom, tmp_p
     result = voxloom("train", recipe, "--dry-run")
     assert result.stderr.count("model.deep_supervision has no effect") == 1
     assert "deep_supervision has no" not in voxloom("train", recipe, "model.architecture=unet", "--dry-run").stderr
+
+
+@pytest.mark.parametrize("part", [[], ["loss"]])
+def test_a_wrong_device_is_one_line_before_anything_is_measured(voxloom, part):
+    refused = voxloom("bench", *part, "--device", "gpu0", check=False)
+    assert refused.returncode == 1 and not refused.stdout
+    assert refused.stderr == 'voxloom: --device is "gpu0"; it is cpu, cuda or cuda:N\n'

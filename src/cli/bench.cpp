@@ -14,6 +14,7 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "io/format.h"
+#include "train/learner.h"
 
 namespace vox::cli {
 
@@ -155,6 +156,7 @@ struct AloneOptions {
 
 // What needs no files, small enough for any machine.
 void run_alone(const AloneOptions& options) {
+  choose_device(options.device, SystemOptions{});  // a wrong one is known before anything is measured
   const std::string device = options.device.empty() ? "" : " --device " + options.device;
   const std::vector<std::pair<std::string, std::string>> small{
       {"augment", "augmentation.preset=nnunet data.patch_size=48,48,48 --repeats 5"},

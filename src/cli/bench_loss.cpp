@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "losses/loss.h"
 #include "measure/loss_timing.h"
+#include "train/learner.h"
 
 namespace vox::cli {
 namespace {
@@ -55,6 +56,7 @@ json measure_term(const std::string& word, const Arguments& arguments) {
 
 void run(Arguments arguments) {
   if (!arguments.size.empty()) arguments.request.size = {arguments.size[0], arguments.size[1], arguments.size[2]};
+  choose_device(arguments.request.device, SystemOptions{});  // a wrong one is one message, and not one of each loss
   const bool every = arguments.terms.empty();
   if (every)
     for (const LossEntry& entry : all_losses()) arguments.terms.push_back(entry.name);

@@ -1,10 +1,10 @@
 // Parses the command line, calls one function, and turns what is thrown into one sentence and an exit status.
 #include <poll.h>
 #include <unistd.h>
-#include <csignal>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <iomanip>
 #include <iostream>
 #include <new>
@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/torch_version.h"
+#include "config/device_name.h"
 #include "report/foreign_error.h"
 
 namespace vox::cli {
@@ -49,19 +50,13 @@ int report_foreign(const std::exception& thrown) {
       Fault::kMachine));
 }
 
-bool is_device(const std::string& name) {
-  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
-                        name.find_first_not_of("0123456789", 5) == std::string::npos;
-  return name == "cpu" || name == "cuda" || numbered;
-}
-
 // Every command takes --device and --version, also where nothing depends on the device: scripts need not know which.
 void complete(CLI::App& command) {
   command.set_version_flag("--version", VOX_VERSION);
   const auto parts = command.get_subcommands([](const CLI::App*) { return true; });
   for (CLI::App* part : parts) complete(*part);
   if (!parts.empty() || command.get_option_no_throw("--device")) return;
-  const auto refusal = [](const std::string& name) { return is_device(name) ? "" : "it is cpu, cuda or cuda:N"; };
+  const auto refusal = [](const std::string& name) { return is_device_name(name) ? "" : "it is cpu, cuda or cuda:N"; };
   command.add_option("--device", "cpu, cuda or cuda:N; nothing here depends on it")
       ->check(CLI::Validator(refusal, "cpu|cuda[:N]"));
 }

@@ -9,6 +9,7 @@
 
 #include "base/span.h"
 #include "base/text.h"
+#include "config/device_name.h"
 #include "kernels/cuda.h"
 #include "nets/weights.h"
 #include "ops/kernel_choice.h"
@@ -75,12 +76,10 @@ at::Device choose_device(const std::string& name, const SystemOptions& system) {
     return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   }
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
-                        name.find_first_not_of("0123456789", 5) == std::string::npos;
-  VOX_CHECK(name == "cuda" || numbered, "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
+  VOX_CHECK(is_device_name(name), "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
   VOX_CHECK(cuda::kCompiledIn, "--device ", name, ": ", kBuiltForTheCpu, "; use --device cpu");
   VOX_CHECK(available, "--device ", name, ": there is no GPU here, or torch was built without CUDA; use --device cpu");
-  const int index = numbered ? std::stoi(name.substr(5)) : 0;
+  const int index = name == "cuda" ? 0 : std::stoi(name.substr(5));
   VOX_CHECK(index < torch::cuda::device_count(), "--device ", name, ": there are ", int{torch::cuda::device_count()},
             " GPUs, counted from 0");
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));

@@ -98,7 +98,7 @@ void define_bench_loss(CLI::App& command) {
   command.add_option("--warm-up", arguments->request.warm_up, "times before the clock starts")
       ->check(CLI::Range(1, 1000));
   command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are");
-  command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N");
+  command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.callback([arguments] { run(*arguments); });
 }

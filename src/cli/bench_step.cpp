@@ -67,7 +67,7 @@ void define_bench_step(CLI::App& command) {
                      "steps between two readings of the clock; 0: one on a CPU, all on a GPU");
   command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are");
   command.add_option("--channels", arguments->request.in_channels, "channels of the image")->check(CLI::PositiveNumber);
-  command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N");
+  command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--cudnn-plans", arguments->request.cudnn_plans,
                      "plans that cuDNN may time for each convolution; 0: as training does");
   command.add_flag("--turns", arguments->turns,

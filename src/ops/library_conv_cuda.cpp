@@ -97,7 +97,7 @@ at::Tensor first_run(const Operation& operation, int plans, const Work& work) {
   constexpr int64_t kLeast = int64_t{64} << 20, kSlack = int64_t{16} << 20;
   const int64_t workspace = std::max(kLeast, operation.bytes() / 2);
   const PlanCount count(plans);
-  if (plans > 1) at::getDeviceAllocator(at::kCUDA)->emptyCache();  // else plans could have what is free there
+  at::getDeviceAllocator(at::kCUDA)->emptyCache();  // else plans could have what is free there
   try {
     const MemoryLimit limit(operation.x, operation.bytes_made() + workspace + kSlack);
     return work();

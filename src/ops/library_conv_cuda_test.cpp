@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <random>
 
 #include "ops/device.h"
@@ -151,25 +152,43 @@ TEST_F(LibraryConvCuda, PlansGetNoMoreMemoryThanTheyMay) {
   EXPECT_LT(held_peak() - before, int64_t{700} << 20);
 }
 
-// Plans for the gradient of the input are chosen where the input was: beside the gradient there is nothing new.
+// What choosing plans adds to the memory that is held is room for them to work in; for the gradient of the input, too,
+// which takes the input's place.
 TEST_F(LibraryConvCuda, ChoosingTakesThePlaceOfTheInput) {
   const auto made = [](at::IntArrayRef size) {
     return at::randn(size, at::kCUDA).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast3d);
   };
-  const Tensor leaf = made({2, 96, 64, 64, 64}).set_requires_grad(true);
-  const Tensor weight = (made({32, 96, 3, 3, 3}) * 0.02).set_requires_grad(true);
+  const auto added = [](const std::function<void()>& work) {
+    auto* const allocator = at::getDeviceAllocator(at::kCUDA);
+    const int64_t before = allocator->getDeviceStats(0).allocated_bytes[0].current;
+    allocator->resetPeakStats(0);
+    work();
+    return held_peak() - before;
+  };
+  const LibraryConv how{.padding = {1, 1, 1}};
   const std::vector<int64_t> ones{1, 1, 1}, none{0, 0, 0};
-  const Tensor y = library_convolution(leaf * 1, weight, std::nullopt, {.padding = {1, 1, 1}}), dy = made(y.sizes());
-  auto* const allocator = at::getDeviceAllocator(at::kCUDA);
-  const int64_t before = allocator->getDeviceStats(0).allocated_bytes[0].current;
-  allocator->resetPeakStats(0);
-  y.backward(dy);
-  constexpr int64_t kLittle = int64_t{24} << 20;
-  EXPECT_LT(held_peak() - before, static_cast<int64_t>(leaf.nbytes()) + kLittle);
-  const auto [dx, dw, unused] = at::convolution_backward(dy, leaf.detach(), weight.detach(), at::OptionalIntArrayRef(),
-                                                         ones, ones, ones, false, none, 1, {true, true, false});
-  EXPECT_LT(distance(leaf.grad(), dx.to(at::kDouble)), 1e-2);
-  EXPECT_LT(distance(weight.grad(), dw.to(at::kDouble)), 1e-2);
+  for (const bool by_autograd : {false, true}) {  // which holds the input, too
+    const int64_t samples = by_autograd ? 3 : 2;
+    const Tensor weight = (made({32, 96, 3, 3, 3}) * 0.02).set_requires_grad(true),
+                 dy = made({samples, 32, 64, 64, 64});
+    const Tensor leaf = made({samples, 96, 64, 64, 64}).set_requires_grad(true), x = (leaf + 0).detach();
+    const auto [dx, dw, unused] =
+        at::convolution_backward(dy, leaf.detach(), weight.detach(), at::OptionalIntArrayRef(), ones, ones, ones, false,
+                                 none, 1, {true, true, false});
+    const auto room = static_cast<int64_t>((leaf.nbytes() + dy.nbytes()) / 2) + (int64_t{20} << 20);
+    std::pair<Tensor, Tensor> own;
+    if (by_autograd) {
+      const Tensor y = library_convolution(leaf + 0, weight, std::nullopt, how);
+      EXPECT_LT(added([&] { y.backward(dy); }), room);
+      own = {leaf.grad(), weight.grad()};
+    } else {
+      const auto only = [&](WantedGradients wanted) { return library_gradients(dy, x, weight, how, wanted); };
+      EXPECT_LT(added([&] { own.second = only({.x = false}).second; }), room);
+      EXPECT_LT(added([&] { own.first = only({.weight = false}).first; }), room);
+    }
+    EXPECT_LT(distance(own.first, dx.to(at::kDouble)), 1e-2);
+    EXPECT_LT(distance(own.second, dw.to(at::kDouble)), 1e-2);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -15,7 +16,12 @@
 namespace vox {
 namespace {
 
-using at::cuda::CUDAGraph;
+struct CUDAGraph : at::cuda::CUDAGraph {
+  // Random numbers are drawn for it until then.
+  void end_draws() {
+    for (const auto& [state, draws] : captured_generator_states_) state->capturing_ = false;
+  }
+};
 
 template <class Work>
 void attempt(const Work& work) {
@@ -50,9 +56,11 @@ class CaptureScope {
 
  private:
   // Where a capture cannot be ended, torch takes it to be under way for good: its allocators would keep what several
-  // streams have used, give nothing back, and take no other capture into this pool.
+  // streams have used, give nothing back, and take no other capture into this pool; and random numbers could be drawn
+  // no more.
   void abandon() {
     namespace allocator = c10::cuda::CUDACachingAllocator;
+    attempt([&] { graph_.end_draws(); });
     attempt([&] {
       const c10::DeviceIndex device = c10::cuda::current_device();
       allocator::endAllocateToPool(device, pool_);

@@ -335,6 +335,7 @@ TEST(GraphStep, ALossThatNoGraphHoldsRunsEagerlyAndLeavesNoCaptureBehind) {
     graph->backward();
   }
   EXPECT_NO_THROW(at::getDeviceAllocator(at::kCUDA)->emptyCache());
+  EXPECT_NO_THROW(at::rand({1}, at::kCUDA));
 }
 
 TEST(GraphStep, SaysWhyItCannot) {

@@ -99,7 +99,8 @@ at::Tensor first_run(const Operation& operation, int plans, const Work& work) {
   const PlanCount count(plans);
   at::getDeviceAllocator(at::kCUDA)->emptyCache();  // else plans could have what is free there
   try {
-    const MemoryLimit limit(operation.x, operation.bytes_made() + workspace + kSlack);
+    at::empty({operation.bytes_made()}, operation.x.options().dtype(at::kByte));  // a place for the result
+    const MemoryLimit limit(operation.x, workspace + kSlack);
     return work();
   } catch (const c10::Error&) {  // no plan is so modest
     return work();

@@ -152,18 +152,19 @@ TEST_F(LibraryConvCuda, PlansGetNoMoreMemoryThanTheyMay) {
   EXPECT_LT(held_peak() - before, int64_t{700} << 20);
 }
 
-// What choosing plans adds to the memory that is held is room for them to work in; for the gradient of the input, too,
-// which takes the input's place.
+// What choosing plans adds to the memory that torch holds is room for them to work in; for the gradient of the input,
+// too, which takes the input's place.
 TEST_F(LibraryConvCuda, ChoosingTakesThePlaceOfTheInput) {
   const auto made = [](at::IntArrayRef size) {
     return at::randn(size, at::kCUDA).to(at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast3d);
   };
   const auto added = [](const std::function<void()>& work) {
     auto* const allocator = at::getDeviceAllocator(at::kCUDA);
-    const int64_t before = allocator->getDeviceStats(0).allocated_bytes[0].current;
+    allocator->emptyCache();
+    const int64_t before = allocator->getDeviceStats(0).reserved_bytes[0].current;
     allocator->resetPeakStats(0);
     work();
-    return held_peak() - before;
+    return allocator->getDeviceStats(0).reserved_bytes[0].peak - before;
   };
   const LibraryConv how{.padding = {1, 1, 1}};
   const std::vector<int64_t> ones{1, 1, 1}, none{0, 0, 0};

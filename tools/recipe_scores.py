@@ -275,7 +275,7 @@ def table(recipe, rows):
         if not case:
             lines += [line_of(run, [row for row in of_case if row["run"] == run], scores) for run in runs]
         if case or len(runs) > 1:
-            name = f"{case}, {len(runs)} runs" if len(runs) > 1 else case
+            name = f"{case}, {f'{len(runs)} runs' if len(runs) > 1 else runs[0]}".rstrip(", ")
             line = line_of(name if case else f"mean of {len(runs)} (least to greatest)", of_case, scores)
             lines.append(line + (f" {verdicts.get(case, '')} |" if verdicts else ""))
     row = rows[0]

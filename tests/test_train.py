@@ -181,7 +181,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse_and_with_its_sentence(voxlo
 
 
 @pytest.mark.parametrize("arguments, status, words", [
-    (["system.num_gpus=2"], 1, "one GPU"),
+    (["system.num_gpus=2"], 1, "system.num_gpus is 2, but"),
     (["data.patch_size=15,16,16"], 1, "15"),
     (["--device", "tpu"], 1, "cpu, cuda"),
     (["--no-such-option"], 2, "no-such-option"),

@@ -55,7 +55,9 @@ void complete(CLI::App& command) {
   command.set_version_flag("--version", VOX_VERSION);
   const auto parts = command.get_subcommands([](const CLI::App*) { return true; });
   for (CLI::App* part : parts) complete(*part);
-  if (!parts.empty() || command.get_option_no_throw("--device")) return;
+  CLI::Option* const device = command.get_option_no_throw("--device");
+  if (device) device->each(see_only);
+  if (!parts.empty() || device) return;
   const auto refusal = [](const std::string& name) { return is_device_name(name) ? "" : "it is cpu, cuda or cuda:N"; };
   command.add_option("--device", "cpu, cuda or cuda:N; nothing here depends on it")
       ->check(CLI::Validator(refusal, "cpu|cuda[:N]"));

@@ -14,6 +14,7 @@
 #include "cli/shell_word.h"
 #include "nets/registry.h"
 #include "report/run_folder.h"
+#include "train/follower.h"
 #include "train/learner.h"
 #include "train/predict_run.h"
 #include "train/trainer.h"
@@ -25,7 +26,7 @@ constexpr const char* kRehearsalFlag = "--fast-dev-run{10}";  // steps where no 
 
 struct Arguments {
   std::vector<std::string> words;  // the recipe, overrides, and a number that follows --fast-dev-run
-  std::string run, resume = "auto", device, export_folder;
+  std::string run, resume = "auto", device, export_folder, follow;
   std::string rehearsal;  // steps of --fast-dev-run; empty: a real run
   bool predict_only = false, dry_run = false, force = false;
 };
@@ -167,6 +168,7 @@ void run(const Arguments& arguments) {
   check_settings(request.config.options);  // what is wrong is said now, not after the data was read or days of training
   for (const auto& [key, reason] : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back(key + " has no effect: " + reason);
+  if (!arguments.follow.empty()) return follow({request.config, arguments.follow, arguments.device});
   if (arguments.dry_run) return run_dry(request.config, arguments.device);
   make_missing_data(request.config.options);
   if (arguments.predict_only) return run_prediction(arguments, words);
@@ -199,6 +201,7 @@ void define(CLI::App& command) {
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--export-batches", arguments->export_folder,
                      "also write every batch (.npy) and the first weights (.safetensors) to this folder");
+  command.add_option("--follow", arguments->follow)->group("");  // of a process that another one starts
   command.callback([arguments] { run(*arguments); });
 }
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "measure/doctor_keys.h"
 #include "measure/doctor_recipe.h"
+#include "train/team.h"
 
 namespace vox {
 namespace {
@@ -46,12 +47,13 @@ std::vector<Finding> lint_data(const RecipeFacts& recipe) {
 std::vector<Finding> lint_device(const RecipeFacts& recipe) {
   const int64_t wanted = recipe.config.options.system.num_gpus;
   const std::string proof = prove(recipe, "train", "--fast-dev-run");
-  if (wanted > 1)
-    return {{"device", Outlook::kFails, concat("system.num_gpus is ", wanted, ", and this version trains on one GPU"),
-             proof}};
-  if (wanted == 1 && recipe.gpus == 0)
-    return {
-        {"device", Outlook::kFails, "system.num_gpus is 1, but torch can use no GPU here; set it to 0 or auto", proof}};
+  if (wanted > 0 && recipe.gpus == 0)
+    return {{"device", Outlook::kFails,
+             concat("system.num_gpus is ", wanted, ", but torch can use no GPU here; set it to 0 or auto"), proof}};
+  if (wanted > recipe.gpus)
+    return {{"device", Outlook::kFails,
+             concat("system.num_gpus is ", wanted, ", but torch can use ", recipe.gpus, " here"), proof}};
+  if (wanted > 1) return {{"device", Outlook::kFine, concat("trains on ", wanted, " GPUs, a process each"), proof}};
   return {{"device", Outlook::kFine, recipe.gpus > 0 ? "trains on one GPU" : "trains on the CPU", proof}};
 }
 
@@ -97,7 +99,7 @@ int64_t step_memory(const RecipeFacts& recipe) {
 
 std::vector<Finding> lint_batch(const RecipeFacts& recipe) {
   const Options& options = recipe.config.options;
-  const int64_t batch = options.data.batch_size, effective = batch * options.training.accumulate;
+  const int64_t batch = options.data.batch_size, effective = samples_of_step(options);
   const std::string sum = concat("effective batch ", effective, " (", batch, batch == 1 ? " patch x " : " patches x ",
                                  options.training.accumulate, " accumulated)");
   std::vector<Finding> found;

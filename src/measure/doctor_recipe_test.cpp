@@ -73,7 +73,12 @@ TEST(DoctorRecipe, PrecisionAndDevice) {
   EXPECT_EQ(lint(facts, "precision").verdict, Outlook::kFine);
   EXPECT_EQ(lint(recipe_of("training: {precision: bf16-mixed}"), "precision").verdict, Outlook::kHurts);
   EXPECT_EQ(lint(recipe_of("system: {num_gpus: 1}"), "device").verdict, Outlook::kFails);
-  EXPECT_EQ(lint(recipe_of("system: {num_gpus: 4}"), "device").verdict, Outlook::kFails);
+  facts = recipe_of("system: {num_gpus: 4}");
+  EXPECT_EQ(lint(facts, "device").verdict, Outlook::kFails);
+  facts.gpus = 3;
+  EXPECT_EQ(lint(facts, "device").verdict, Outlook::kFails);
+  facts.gpus = 4;
+  EXPECT_EQ(lint(facts, "device").sentence, "trains on 4 GPUs, a process each");
 }
 
 TEST(DoctorRecipe, CacheAgainstMemoryAndDisk) {

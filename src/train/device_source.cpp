@@ -12,8 +12,9 @@ TrainingSource training_source(const SourceRequest& request) {
   const Placement placement = decide_placement(request.options.data.placement, facts);
   if constexpr (cuda::kCompiledIn)
     if (placement.gather_on != GatherOn::kHost) return device_source(request, placement);
-  std::shared_ptr<Pipeline> pipeline = training_pipeline(request.store, request.options, request.first_sample,
-                                                         request.micro_batch, request.data_threads);
+  std::shared_ptr<Pipeline> pipeline =
+      training_pipeline(request.store, request.options, request.first_sample, request.micro_batch, request.data_threads,
+                        GatherOn::kHost, {}, request.place);
   BatchSource next = source_of(*pipeline, request.device, request.export_folder);
   return {placement, std::move(pipeline), std::move(next)};
 }

@@ -9,6 +9,7 @@
 
 #include "train/placement.h"
 #include "train/step.h"
+#include "train/team_sum.h"
 
 namespace vox {
 
@@ -23,6 +24,7 @@ struct SourceRequest {
   at::Device device;
   std::string export_folder;         // as source_of
   const Learner* learner = nullptr;  // who reads the images; null: they are as data.patch_type and data.layout say
+  Place place{};                     // of this process, where several train together
 };
 struct TrainingSource {
   Placement placement;

@@ -305,7 +305,7 @@ TrainingSource device_source(const SourceRequest& request, const Placement& plac
   if (resident) volumes = std::make_shared<ResidentVolumes>(*request.store, request.device);
   std::shared_ptr<Pipeline> pipeline =
       training_pipeline(request.store, request.options, request.first_sample, request.micro_batch, request.data_threads,
-                        placement.gather_on, pinned_bytes);
+                        placement.gather_on, pinned_bytes, request.place);
   auto source = std::make_shared<DeviceSource>(request, *pipeline, std::move(volumes));
   return {placement, std::move(pipeline), [source](StageTimes& times) { return source->next(times); }};
 }

@@ -1,6 +1,7 @@
 #include "train/learner.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
 #include <malloc.h>
 #include <torch/torch.h>
 
@@ -67,19 +68,22 @@ bool leaves_a_gpu_alone(const SystemOptions& system) {
 
 at::Device choose_device(const std::string& name, const SystemOptions& system) {
   ops::set_kernel_arch(system.kernel_arch);
-  VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus,
-            ", but this version trains on one GPU at most; set it to 1 (or 0 for the CPU)");
   const bool available = cuda::kCompiledIn && torch::cuda::is_available();
   if (name.empty()) {
-    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is 1, but ",
+    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is ", system.num_gpus, ", but ",
               cuda::kCompiledIn ? "there is no GPU here" : kBuiltForTheCpu, "; set it to 0");
+    VOX_CHECK(system.num_gpus <= 1 || system.num_gpus <= torch::cuda::device_count(), "system.num_gpus is ",
+              system.num_gpus, ", but there are ", int{torch::cuda::device_count()}, " GPUs here");
     return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   }
   if (name == "cpu") return at::Device(at::kCPU);
+  VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus, ": each process has a GPU of its own; leave ",
+            "--device out");
   VOX_CHECK(is_device_name(name), "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
   VOX_CHECK(cuda::kCompiledIn, "--device ", name, ": ", kBuiltForTheCpu, "; use --device cpu");
-  VOX_CHECK(available, "--device ", name, ": there is no GPU here, or torch was built without CUDA; use --device cpu");
-  const int index = name == "cuda" ? 0 : std::stoi(name.substr(5));
+  VOX_CHECK(available, "--device ", name, ": there is no ", sees_one_gpu() ? "such " : "",
+            "GPU here, or torch was built without CUDA; use --device cpu");
+  const int index = sees_one_gpu() ? 0 : gpu_number(name);
   VOX_CHECK(index < torch::cuda::device_count(), "--device ", name, ": there are ", int{torch::cuda::device_count()},
             " GPUs, counted from 0");
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
@@ -92,6 +96,15 @@ void choose_kernels(const TrainingOptions& training) {
   // Read when it starts. Otherwise 8 MiB for each thread and stream, a quarter of what torch gives it on Hopper.
   setenv("CUBLAS_WORKSPACE_CONFIG", training.deterministic ? ":4096:8" : ":4096:2:16:8", /*overwrite=*/0);
   ops::set_kernel_timing(training.deterministic ? ops::KernelTiming::kFixed : ops::KernelTiming::kOncePerShape);
+}
+
+void use_threads(int compute) {
+  at::set_num_threads(compute);
+  static const bool once = [] {
+    at::set_num_interop_threads(1);
+    return true;
+  }();
+  static_cast<void>(once);
 }
 
 void keep_memory_between_steps(const at::Device& device) {
@@ -157,10 +170,11 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
 
 std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
                                             int64_t micro_batch, int threads, GatherOn gather_on,
-                                            const BoxMemory& box_memory) {
+                                            const BoxMemory& box_memory, Place place) {
   const PipelineOptions pipeline{.seed = static_cast<uint64_t>(options.training.seed),
-                                 .first_sample = first,
+                                 .first_sample = first + place.index * micro_batch,
                                  .batch_size = micro_batch,
+                                 .stride = place.count * micro_batch,
                                  .threads = threads,
                                  .prefetch = static_cast<int>(std::max<int64_t>(1, options.data.prefetch_factor)),
                                  .targets = targets_of(options.loss),

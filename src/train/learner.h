@@ -13,11 +13,12 @@
 #include "nets/network.h"
 #include "pipeline/pipeline.h"
 #include "train/optimizer.h"
+#include "train/team_sum.h"
 
 namespace vox {
 
-// "", "cpu", "cuda", "cuda:1". Empty: a GPU where there is one and system.num_gpus allows it. Error where it is absent
-// or several are asked for.
+// "", "cpu", "cuda", "cuda:1". Empty: a GPU where there is one and system.num_gpus allows it, the first of several. Error
+// where what is asked for is not there.
 at::Device choose_device(const std::string& name, const SystemOptions& system);
 // There is a GPU that was not forbidden, but this program was built without kernels for it.
 bool leaves_a_gpu_alone(const SystemOptions& system);
@@ -25,6 +26,8 @@ bool leaves_a_gpu_alone(const SystemOptions& system);
 // Which kernels torch may take: with training.deterministic those whose sums have one order, else the fastest, found by
 // timing once for each shape.
 void choose_kernels(const TrainingOptions& training);
+
+void use_threads(int compute);  // of torch
 
 // On a CPU: what a step frees stays with the program for the next one. Given back and fetched again, the pages of small
 // networks' activations took an eighth of every step.
@@ -49,9 +52,10 @@ struct Learner {
 Learner make_learner(const Options& options, const Store& store, const at::Device& device);
 
 // A pipeline of training samples from sample number `first` on.
+// Of processes that train together each has every micro-batch whose turn is its own.
 std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
                                             int64_t micro_batch, int threads, GatherOn gather_on = GatherOn::kHost,
-                                            const BoxMemory& box_memory = {});
+                                            const BoxMemory& box_memory = {}, Place place = {});
 
 struct WarmUp {
   int64_t micro_batch = 0;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/team.h"
 
 namespace vox {
 namespace {
@@ -17,8 +18,11 @@ std::string shown(const OptionDifference& difference) {
 // What changed, in one line; empty: nothing.
 std::string check_configuration(const Options& before, const Options& now, bool force) {
   std::vector<std::string> harmful, notes;
-  for (const OptionDifference& difference : differences(before, now))
-    (is_harmless(difference.key) ? notes : harmful).push_back(shown(difference));
+  const bool same_team = team_size(before.system) == team_size(now.system);  // else steps have other samples
+  for (const OptionDifference& difference : differences(before, now)) {
+    const bool harmless = is_harmless(difference.key) && (same_team || difference.key != "system.num_gpus");
+    (harmless ? notes : harmful).push_back(shown(difference));
+  }
   VOX_CHECK(harmful.empty() || force, "the configuration is not the one this run was trained with so far:\n  ",
             join(harmful, "\n  "),
             "\nGo on with the old one, name another --run, or add --force to go on with the new one.");

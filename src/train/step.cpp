@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/file.h"
 #include "base/span.h"
 #include "kernels/cuda.h"
 
@@ -28,32 +27,7 @@ class Timed {
   Clock::time_point start_;
 };
 
-std::string npy_header(const BatchArray& array) {
-  const bool bytes = size_of(array.dtype) == 1;
-  const std::string type = concat(
-      bytes ? "|" : "<", is_integer(array.dtype) ? (is_signed(array.dtype) ? "i" : "u") : "f", size_of(array.dtype));
-  std::string shape;
-  for (const int64_t size : array.shape) shape += concat(size, ", ");
-  std::string text = concat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
-  text.append((64 - (text.size() + 11) % 64) % 64, ' ');
-  text += '\n';
-  const auto length = static_cast<uint16_t>(text.size());
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(length & 0xff) + static_cast<char>(length >> 8) + text;
-}
-
 }  // namespace
-
-void export_batch(const Batch& batch, const std::string& folder) {
-  for (const auto& [name, array] : batch.arrays) {
-    VOX_CHECK(
-        !array.channels_last && array.dtype != DType::kBFloat16,
-        "--export-batches writes float32 in the order n, c, z, y, x: leave data.layout and data.patch_type alone");
-    OutputFile file(fs::path(folder) / concat(batch.samples.front().sample, ".", name, ".npy"));
-    file.write(npy_header(array));
-    file.write(std::span<const std::byte>(array.data, static_cast<size_t>(array.bytes())));
-    file.commit();
-  }
-}
 
 BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::string& export_folder) {
   return [&pipeline, device, export_folder](StageTimes& times) {
@@ -145,6 +119,14 @@ std::string why_not_captured(const Options& options) {
   return {};
 }
 
+StepRunner::Settings StepRunner::settings_of(const Options& options, int64_t micro_batch, Team* team) {
+  return {.seed = static_cast<uint64_t>(options.training.seed),
+          .accumulation = samples_of_step(options) / micro_batch / team_size(options.system),
+          .cuda_graph = options.training.cuda_graph,
+          .no_graph = why_not_captured(options),
+          .team = team};
+}
+
 StepRunner::StepRunner(const Parts& parts, const Settings& settings) : parts_(parts), settings_(settings) {
   ParameterSet& parameters = parts_.network.parameters();
   if (settings_.cuda_graph == "off" || !parameters.device().is_cuda()) return;
@@ -191,6 +173,7 @@ void StepRunner::give_up_graph(const std::string& why) {
 }
 
 StepReport StepRunner::run(int64_t step, double lr) {
+  if (settings_.team && settings_.team->place().index == 0) settings_.team->allow_step(step, lr);
   parts_.optimizer.set_lr(lr);
   if (!graph_ || graph_->settled()) return run_step(step);
   StepReport report;
@@ -206,6 +189,7 @@ StepReport StepRunner::run_step(int64_t step) {
   for (int64_t micro = 0; micro < settings_.accumulation; ++micro) add_micro_batch(step, report, sums);
   for (KeptBatch& kept : kept_.all()) come_back_to(kept, step, report, sums);
   kept_.forget_finished();
+  if (settings_.team) add_up(sums);
   const Timed timed(times_, Stage::kOptimizer, "optimizer");
   update_or_replay(sums.loss, sums.replayed);
   std::vector<at::Tensor> values{sums.loss};
@@ -336,12 +320,28 @@ void StepRunner::replay_micro_batch(const GraphInput& input, Sums& sums) {
   graph_->backward();
 }
 
+void StepRunner::add_up(Sums& sums) {
+  const Timed timed(times_, Stage::kBackward, "sum_of_processes");
+  std::vector<at::Tensor> tensors, values{sums.loss};
+  for (const at::Tensor& term : sums.terms)
+    if (term.defined()) values.push_back(term);
+  const at::Tensor together = at::stack(values).to(at::kFloat);
+  for (const Parameter& parameter : parts_.network.parameters().all())
+    if (parameter.grad.defined()) tensors.push_back(parameter.grad);
+  tensors.push_back(together);
+  settings_.team->sum(tensors);
+  int64_t next = 0;
+  sums.loss = together[next++];
+  for (at::Tensor& term : sums.terms)
+    if (term.defined()) term = together[next++];
+}
+
 double StepRunner::share() const {
-  return 1.0 / static_cast<double>(settings_.accumulation);
+  return 1.0 / static_cast<double>(settings_.accumulation * (settings_.team ? settings_.team->place().count : 1));
 }
 
 at::Tensor StepRunner::part_of(const at::Tensor& loss) const {
-  return settings_.accumulation == 1 ? loss : loss * share();
+  return share() == 1 ? loss : loss * share();
 }
 
 void StepRunner::rehearse(const DeviceBatch& batch, int64_t step) {

@@ -19,6 +19,7 @@
 #include "train/graph_step.h"
 #include "train/kept_batches.h"
 #include "train/optimizer.h"
+#include "train/team.h"
 
 namespace vox {
 
@@ -68,7 +69,10 @@ class StepRunner {
     int64_t accumulation = 1;        // micro-batches a step
     std::string cuda_graph = "off";  // training.cuda_graph
     std::string no_graph = {};       // why this step cannot be captured; empty: it can
+    Team* team = nullptr;            // of processes that each have as many micro-batches; null: there is one
   };
+  // The recipe's, for micro-batches of this size.
+  static Settings settings_of(const Options& options, int64_t micro_batch, Team* team = nullptr);
   StepRunner(const Parts& parts, const Settings& settings);
   ~StepRunner();
 
@@ -95,6 +99,7 @@ class StepRunner {
   LossSet::Part part() const { return late_ == nullptr ? LossSet::Part::kAtOnce : LossSet::Part::kLate; }
   bool captures(const GraphInput& input);  // false: this batch runs eagerly
   void replay_micro_batch(const GraphInput& input, Sums& sums);
+  void add_up(Sums& sums);                           // what the processes of a team have
   double share() const;                              // of a micro-batch in the step's loss
   at::Tensor part_of(const at::Tensor& loss) const;  // of a micro-batch
   void update(const at::Tensor& loss);

@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <torch/torch.h>
 
@@ -13,6 +12,7 @@
 #include "report/machine.h"
 #include "train/checkpoint.h"
 #include "train/device_source.h"
+#include "train/follower.h"
 #include "train/kernel_cache.h"
 #include "train/training_loop.h"
 #include "train/without_effect.h"
@@ -32,15 +32,6 @@ RunFolder open_run(const TrainRequest& request) {
 std::optional<RunRecord> former_record(const TrainRequest& request) {
   if (request.run.empty() || !RunFolder::is_run(request.run)) return std::nullopt;
   return read_record(RunFolder::open(request.run));
-}
-
-void use_threads(int compute) {
-  at::set_num_threads(compute);
-  static const bool once = [] {
-    at::set_num_interop_threads(1);
-    return true;
-  }();
-  static_cast<void>(once);
 }
 
 std::map<std::string, std::string> machine_of(const at::Device& device, const Options& options) {
@@ -68,8 +59,7 @@ int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
   const Iterations wanted = parse_iterations(options.training.iterations_per_epoch);
   if (wanted.steps) return std::max<int64_t>(1, *wanted.steps);
   if (wanted.seconds) return std::max<int64_t>(1, static_cast<int64_t>(*wanted.seconds / step_s));
-  const int64_t effective = options.data.batch_size * options.training.accumulate;
-  return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / effective);
+  return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / samples_of_step(options));
 }
 
 // Label values by class, where they are not 0, 1, 2, ...
@@ -96,7 +86,7 @@ class Session {
       : request_(request),
         options_(request.config.options),
         device_(choose_device(request.device, options_.system)),
-        threads_(plan_threads(options_, device_.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu)),
+        threads_(plan_threads(share_of(options_), device_.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu)),
         former_(former_record(request)),
         writer_(open_run(request), {.commit = request.commit,
                                     .command = request.command,
@@ -125,6 +115,7 @@ class Session {
     std::optional<ResumePoint> point = find_resume_point(writer_.folder(), request_.resume, options_);
     if (point && is_finished(point->state)) return already_finished(*point);
     prepare(point);
+    if (team_size(options_.system) > 1) start_team(point ? point->file.path.string() : "");
     const LoopEnd end = train_on();
     return outcome_of(end);
   }
@@ -182,7 +173,7 @@ class Session {
       const double expected = share > 0 ? static_cast<double>(bytes) / share : 0;
       log_.loading(what, bytes, static_cast<int64_t>(expected), seconds_since(start));
     };
-    store_ = std::make_shared<Store>(dataset, options_.data, *pool_, progress);
+    store_ = std::make_shared<Store>(dataset, share_of(options_).data, *pool_, progress);
     for (const SkippedCase& skipped : store_->skipped())
       log_.warn(concat("case ", skipped.id, " is left out: ", skipped.reason));
     const Dataset& kept = store_->dataset();
@@ -208,12 +199,30 @@ class Session {
     log_.say(concat("going on from ", point.file.path.string(), " after step ", state_.step));
   }
 
+  void start_team(const std::string& checkpoint) {
+    const std::vector<std::string> terms = learner_.loss->term_names();
+    for (size_t i = 0; i < terms.size(); ++i)
+      VOX_CHECK(
+          learner_.loss->delay(i) == 0, "loss.terms: ", terms[i],
+          " has a delay, and system.num_gpus is above 1: checkpoints keep what one process finds; set delay to 0");
+    TeamStart start{state_.step, state_.micro_batch, static_cast<int64_t>(terms.size()) + 1, threads_.compute,
+                    checkpoint};
+    for (const Parameter& parameter : learner_.network->parameters().all())
+      if (is_trained(parameter.spec.kind)) start.numbers += parameter.master.numel();
+    const int count = team_size(options_.system);
+    log_.say(concat("training in ", count, " processes, each with batches of its own: a step has ",
+                    samples_of_step(options_), " samples"));
+    team_ = Team::lead(count, start, follower_starter(writer_.folder().path(), device_));
+    team_->assemble(device_);
+  }
+
   void settle_micro_batch_and_length() {
     const bool timed = parse_iterations(options_.training.iterations_per_epoch).seconds && state_.steps_per_epoch == 0;
     if (state_.micro_batch == 0) state_.micro_batch = options_.data.batch_size;
-    const int64_t effective = options_.data.batch_size * options_.training.accumulate;
-    VOX_CHECK(effective % state_.micro_batch == 0, "the checkpoint has a micro-batch of ", state_.micro_batch,
-              ", which does not divide the batch of ", effective);
+    const int64_t effective = samples_of_step(options_);
+    VOX_CHECK(effective % (state_.micro_batch * team_size(options_.system)) == 0,
+              "the checkpoint has a micro-batch of ", state_.micro_batch, ", which does not divide the batch of ",
+              effective);
     double step_s = 1;
     if (timed || device_.is_cuda()) {
       const WarmUp warm = warm_up({learner_, store_, options_, device_, state_.step * effective, state_.micro_batch,
@@ -264,7 +273,8 @@ class Session {
             device_,
             request_.export_folder,
             std::move(kept_),
-            request_.probe ? &*request_.probe : nullptr};
+            request_.probe ? &*request_.probe : nullptr,
+            team_.get()};
   }
 
   LoopEnd train_on() {
@@ -312,19 +322,16 @@ class Session {
   std::unique_ptr<Schedule> schedule_;
   TrainState state_;
   NamedTensors kept_;  // of the checkpoint: what terms with a delay found before it
+  std::unique_ptr<Team> team_;
 };
 
 RehearsalReport Session::rehearse(int64_t steps) {
   prepare(std::nullopt);
-  const int64_t effective = options_.data.batch_size * options_.training.accumulate;
   const TrainingSource data = training_source(
       {store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder, &learner_});
   if (!data.placement.said.empty()) log_.say(data.placement.said);
   StepRunner runner({*learner_.network, *learner_.loss, *learner_.optimizer, data.next},
-                    {.seed = static_cast<uint64_t>(options_.training.seed),
-                     .accumulation = effective / state_.micro_batch,
-                     .cuda_graph = options_.training.cuda_graph,
-                     .no_graph = why_not_captured(options_)});
+                    StepRunner::settings_of(options_, state_.micro_batch));
   RehearsalReport report{.steps = 0, .steps_per_epoch = state_.steps_per_epoch, .epochs = options_.training.max_epochs};
   std::vector<double> seconds, waits;
   for (int64_t step = 0; step < steps && signals_.stop_signal() == 0; ++step) {
@@ -350,14 +357,21 @@ RehearsalReport Session::rehearse(int64_t steps) {
   return report;
 }
 
+// What is measured is a step of one process.
+TrainRequest alone(TrainRequest request) {
+  int64_t& gpus = request.config.options.system.num_gpus;
+  gpus = std::min<int64_t>(gpus, 1);
+  return request;
+}
+
 }  // namespace
 
 TrainOutcome train(const TrainRequest& request) {
-  return Session(request).run();
+  return request.probe ? Session(alone(request)).run() : Session(request).run();
 }
 
 RehearsalReport rehearse(const TrainRequest& request, int64_t steps) {
-  return Session(request).rehearse(steps);
+  return Session(alone(request)).rehearse(steps);
 }
 
 }  // namespace vox

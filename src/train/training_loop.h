@@ -42,6 +42,7 @@ class TrainingLoop {
     std::string export_folder;
     NamedTensors kept;  // StepRunner::kept_state of the checkpoint that the run goes on from
     const StepProbe* probe = nullptr;
+    Team* team = nullptr;  // that this process leads; null: it trains alone
   };
   explicit TrainingLoop(const Parts& parts);
 

@@ -1,0 +1,22 @@
+// A process of a training on several GPUs that follows the one that leads (train/team.h).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "config/config.h"
+#include "train/team.h"
+
+namespace vox {
+
+// Starts them: this program once more, with the run's own configuration, printing to the run's worker-N.log.
+Team::Starter follower_starter(const std::filesystem::path& run, const at::Device& device);
+
+struct FollowRequest {
+  Config config;
+  std::string place;   // "TABLE:INDEX", as the starter gives it
+  std::string device;  // as of `train`
+};
+void follow(const FollowRequest& request);  // until the run is over
+
+}  // namespace vox

@@ -1,0 +1,103 @@
+"""A training in several processes is the training of one with as many micro-batches a step."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import PROGRAM
+from training import assert_same_weights, checkpoint, record, rows, write_training
+
+SHORT = ["training.max_epochs=3", "training.iterations_per_epoch=8", "training.ema=0.9", "training.schedule=plateau",
+         "training.clip_norm=0.5", "monitor.log_every=1", "system.compute_threads=1"]
+TEAM = ["--device", "cpu", "system.num_gpus=2"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    import random
+    folder = tmp_path_factory.mktemp("team")
+    write_training(folder, random.Random(5))
+    subprocess.run([PROGRAM, "train", folder / "recipe.yaml", "--run", folder / "one", "--device", "cpu", *SHORT,
+                    "training.accumulate=2"], check=True, capture_output=True)
+    return folder
+
+
+def workers_of(process):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
+    return [int(word) for word in found.split()]
+
+
+def wait_for_step(run, step, process):
+    while process.poll() is None and not ((run / "metrics.csv").exists() and len(rows(run)) >= step):
+        time.sleep(0.01)
+
+
+def values_of(run):
+    told = ("step", "loss", "loss.bce", "lr", "grad_norm", "dice")
+    return [[row.get(name) for name in told] for row in rows(run)]
+
+
+def test_two_processes_are_two_micro_batches(trained, voxloom, tmp_path):
+    run = tmp_path / "run"
+    said = voxloom("train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM)
+    assert "training in 2 processes, each with batches of its own" in said.stdout + said.stderr
+    assert_same_weights(checkpoint(run), checkpoint(trained / "one"))
+    assert values_of(run) == values_of(trained / "one")
+    assert (run / "worker-1.log").read_text() == ""
+
+
+def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):
+    run = tmp_path / "run"
+    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_step(run, 3, process)
+    workers = workers_of(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode in (143, 0)
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+    refused = voxloom("train", trained / "recipe.yaml", "--run", run, *SHORT, "--device", "cpu", check=False)
+    if process.returncode == 143:
+        assert refused.returncode == 1 and "system.num_gpus: 2 -> auto" in refused.stderr
+    voxloom("train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM)
+    assert_same_weights(checkpoint(run), checkpoint(trained / "one"))
+
+
+def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, voxloom, tmp_path):
+    run = tmp_path / "run"
+    endless = ["training.iterations_per_epoch=5000", "training.max_epochs=1"]
+    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *endless, *TEAM]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_step(run, 2, process)
+    os.kill(workers_of(process)[0], signal.SIGKILL)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 3
+    assert "process 2 of the training ended by signal 9" in said and str(run / "worker-1.log") in said
+    assert record(run)["state"] == "failed"
+
+
+def test_when_the_leader_dies_nobody_is_left(trained, tmp_path):
+    run = tmp_path / "run"
+    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
+               "training.iterations_per_epoch=5000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_step(run, 2, process)
+    workers = workers_of(process)
+    assert len(workers) == 1
+    process.kill()
+    process.wait()
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{workers[0]}"):
+            return
+        time.sleep(0.05)
+    pytest.fail("the follower lives on")
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ([*TEAM, "loss.terms=[{name: topology, delay: 2}]"], "has a delay, and system.num_gpus is above 1"),
+    ([*TEAM, "data.label=nowhere/*.tif"], "nowhere"),
+])
+def test_what_cannot_be_is_one_sentence(trained, voxloom, tmp_path, options, sentence):
+    refused = voxloom("train", trained / "recipe.yaml", "--run", tmp_path / "run", *SHORT, *options, check=False)
+    assert refused.returncode == 1 and sentence in refused.stderr

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/commit.h"
 #include "cli/demo_recipe.h"
 #include "cli/make_data.h"
 #include "io/format.h"

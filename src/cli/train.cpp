@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/check_recipe.h"
 #include "cli/command.h"
+#include "cli/commit.h"
 #include "cli/layer_table.h"
 #include "cli/make_data.h"
 #include "cli/shell_word.h"

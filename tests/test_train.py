@@ -300,6 +300,9 @@ def test_a_dry_run_shows_the_layers_and_what_a_step_needs(voxloom, draw, tmp_pat
     assert layers["encoder.stages.1.0.convs.0.conv"] == ("2x8x8x8x8", 27 * 4 * 8 + 8, round(2 * 27 * 4 * 8 * 8**3 * 1e-9, 3))
     assert layers["decoder.seg_layers.0"][1] == 4 * 2 + 2
     assert "memory about" in shown
+    # weights and Adam's two averages of 4,794 numbers; two cases of 24x26x28 bytes, and their labels
+    assert f"{3 * 4794 * 4 / 1024:.1f} KiB while a checkpoint is copied" in shown
+    assert f"at most {2 * 2 * 24 * 26 * 28 / 1024:.1f} KiB" in shown
     refused = voxloom("train", recipe, "--dry-run", "data.patch_size=15", check=False)
     assert refused.returncode == 1 and "multiples of 2x2x2" in refused.stderr and refused.stdout == ""
 

@@ -94,16 +94,20 @@ HeaderFacts check_headers(const Options& options) {
   try {
     dataset = make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
   } catch (const Error& error) {
-    return {options.model.in_channels, options.data.synth.kind.empty() ? error.what() : ""};
+    return {options.model.in_channels, options.data.synth.kind.empty() ? error.what() : "", 0};
   }
-  HeaderFacts facts{.image_channels = options.model.in_channels, .why_unknown = {}};
+  HeaderFacts facts{.image_channels = options.model.in_channels, .why_unknown = {}, .training_bytes = 0};
   for (int64_t i = 0; i < static_cast<int64_t>(dataset.cases.size()); ++i) {
     const Case& one = dataset.cases[static_cast<size_t>(i)];
     const CaseUnits units = open_or_leave_out(one, options.data, preprocess);
     if (units.images.empty()) continue;
     facts.image_channels = static_cast<int64_t>(units.images.size());
     const bool drawn = std::find(dataset.train.begin(), dataset.train.end(), i) != dataset.train.end();
-    if (drawn) require_patch_fits(options.data, one.id, units.images.front().stored.extent);
+    if (!drawn) continue;
+    require_patch_fits(options.data, one.id, units.images.front().stored.extent);
+    for (const Unit& image : units.images) facts.training_bytes += image.stored.bytes();
+    for (const std::optional<Unit>* other : {&units.label, &units.mask})
+      if (*other) facts.training_bytes += (*other)->stored.bytes();
   }
   check_transforms(options, facts.image_channels);
   return facts;

@@ -18,6 +18,7 @@ void check_cases(const Options& options);
 struct HeaderFacts {
   int64_t image_channels = 0;  // model.in_channels where there is no data
   std::string why_unknown;     // why there is none
+  int64_t training_bytes = 0;  // of the volumes to train on, as they are kept
 };
 // Error where the headers of the files contradict the recipe.
 HeaderFacts check_headers(const Options& options);

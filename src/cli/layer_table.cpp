@@ -50,9 +50,18 @@ std::string memory_line(const MemoryEstimate& memory) {
                 "\n");
 }
 
+// A checkpoint is a copy of masters, their average and the optimizer's state; on a GPU it is made there.
+std::string whole_run_line(const Options& options, int64_t weights, int64_t optimizer, int64_t training_bytes) {
+  const int64_t copied = weights * (options.training.ema > 0 ? 2 : 1) + optimizer;
+  const std::string volumes = concat(", and the volumes to train on, at most ", human_bytes(training_bytes),
+                                     ", where data.placement puts them");
+  return concat("# beside the step: ", human_bytes(copied), " while a checkpoint is copied",
+                training_bytes > 0 ? volumes : "", "\n");
+}
+
 }  // namespace
 
-std::string layer_table_text(const Options& options, int64_t image_channels) {
+std::string layer_table_text(const Options& options, int64_t image_channels, int64_t training_bytes) {
   const bool assumed = image_channels == 0 || options.model.out_channels == 0;
   const ModelOptions model = resolve_model(options, std::max<int64_t>(1, image_channels), {0, 1});
   const std::unique_ptr<Network> network = make_network(model, 0);
@@ -74,7 +83,9 @@ std::string layer_table_text(const Options& options, int64_t image_channels) {
                  format_number(table.gmac() / share, 2), " GMAC a sample forward\n");
   Options resolved = options;
   resolved.model = model;
-  return text + memory_line(estimate_memory(resolved, network->parameters(), table, memory_here(options.system)));
+  const MemoryEstimate memory = estimate_memory(resolved, network->parameters(), table, memory_here(options.system));
+  const auto weights = network->parameters().count() * static_cast<int64_t>(sizeof(float));
+  return text + memory_line(memory) + whole_run_line(options, weights, memory.optimizer, training_bytes);
 }
 
 }  // namespace vox::cli

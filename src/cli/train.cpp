@@ -155,7 +155,7 @@ void run_dry(const Config& config, const std::string& device) {
   const Options& options = config.options;
   choose_device(device, options.system);
   const HeaderFacts headers = check_headers(options);
-  const std::string table = layer_table_text(options, headers.image_channels);
+  const std::string table = layer_table_text(options, headers.image_channels, headers.training_bytes);
   for (const std::string& warning : config.warnings) std::cerr << "warning: " << warning << '\n';
   if (!headers.why_unknown.empty())
     std::cerr << "warning: there is no data yet that could be checked: " << headers.why_unknown << '\n';

@@ -326,3 +326,55 @@ TEST_F(Formats, ScaleIsKeptOrRefused) {
 
 }  // namespace
 }  // namespace vox
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "io/array_file.h"
+namespace vox { namespace {
+// temporary: reads each file that a list names, in a process of its own
+TEST(Harness, ReadsAList) {
+  const char* list = std::getenv("VOX_LIST");
+  if (!list) GTEST_SKIP();
+  std::ifstream in(list);
+  for (std::string kind, name; std::getline(in, kind, ' ') && std::getline(in, name);) {
+    std::cout.flush();
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit memory{rlim_t{6} << 30, rlim_t{6} << 30}, core{0, 0};
+      setrlimit(RLIMIT_AS, &memory);
+      setrlimit(RLIMIT_CORE, &core);
+      alarm(10);
+      int rc = 0;
+      std::string what = "ok";
+      try {
+        if (kind == "volume") {
+          const Volume volume = read_volume(name);
+          what = concat("ok ", volume.info.channels, "x", volume.info.extent);
+        } else {
+          const auto file = kind == "torch" ? open_torch_file(name) : open_keras_file(name);
+          for (size_t i = 0; i < file->arrays().size(); ++i) {
+            std::vector<std::byte> bytes(static_cast<size_t>(file->arrays()[i].bytes));
+            file->read(i, bytes);
+          }
+        }
+      } catch (const Error& e) {
+        rc = e.fault() == Fault::kInput ? 1 : e.fault() == Fault::kMachine ? 3 : 4;
+        what = e.what();
+      } catch (const std::exception& e) {
+        rc = 5;
+        what = concat("FOREIGN ", e.what());
+      }
+      rusage use{};
+      getrusage(RUSAGE_SELF, &use);
+      for (char& c : what) c = c == '\n' ? '~' : c;
+      const std::string line = concat("R ", rc, " ", use.ru_maxrss >> 10, " ", name, " | ", what, "\n");
+      [[maybe_unused]] const auto n = ::write(1, line.data(), line.size());
+      _exit(0);
+    }
+    int state = 0;
+    waitpid(child, &state, 0);
+    if (WIFSIGNALED(state)) std::cout << "R -" << WTERMSIG(state) << " 0 " << name << " | signal\n";
+  }
+}
+}}

@@ -97,7 +97,8 @@ std::unique_ptr<Team> Team::lead(int count, const TeamStart& start, const Starte
   table->compute_threads = start.compute_threads;
   for (std::atomic<int64_t>& begun : table->begun) begun = start.step;
   std::memcpy(table->checkpoint, start.checkpoint.c_str(), start.checkpoint.size() + 1);
-  if constexpr (cuda::kCompiledIn) table->key = new_team_key();
+  if constexpr (cuda::kCompiledIn)
+    if (start.on_gpus) table->key = new_team_key();
   for (int index = 1; index < count; ++index) team->followers_.push_back(starter({index, count}, file));
   return team;
 }
@@ -132,7 +133,8 @@ Team::~Team() {
 }
 
 TeamStart Team::start() const {
-  return {table_->step, table_->micro_batch, table_->numbers, table_->compute_threads, table_->checkpoint};
+  return {table_->step,       table_->micro_batch,     table_->numbers, table_->compute_threads,
+          table_->checkpoint, table_->key != TeamKey{}};
 }
 
 void Team::wait_until(const std::function<bool()>& done) {

@@ -26,7 +26,8 @@ TEST(TeamSumCuda, OfOneProcessChangesNothing) {
 
 TEST(TeamSumCuda, ATeamOfOneTakesSteps) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  const std::unique_ptr<Team> team = Team::lead(1, {.numbers = 8}, [](Place, int) { return Follower{}; });
+  const std::unique_ptr<Team> team =
+      Team::lead(1, {.numbers = 8, .on_gpus = true}, [](Place, int) { return Follower{}; });
   team->assemble(at::Device(at::kCUDA, 0));
   const at::Tensor values = at::arange(8, at::TensorOptions(at::kFloat).device(at::kCUDA));
   for (int64_t step = 0; step < 3; ++step) {

@@ -205,8 +205,8 @@ class Session {
       VOX_CHECK(
           learner_.loss->delay(i) == 0, "loss.terms: ", terms[i],
           " has a delay, and system.num_gpus is above 1: checkpoints keep what one process finds; set delay to 0");
-    TeamStart start{state_.step, state_.micro_batch, static_cast<int64_t>(terms.size()) + 1, threads_.compute,
-                    checkpoint};
+    TeamStart start{state_.step,      state_.micro_batch, static_cast<int64_t>(terms.size()) + 1,
+                    threads_.compute, checkpoint,         device_.is_cuda()};
     for (const Parameter& parameter : learner_.network->parameters().all())
       if (is_trained(parameter.spec.kind)) start.numbers += parameter.master.numel();
     const int count = team_size(options_.system);

@@ -237,10 +237,13 @@ class Session {
         options_.training,
         ScheduleLength{options_.training.max_epochs * state_.steps_per_epoch, state_.steps_per_epoch});
     schedule_->restore(state_.schedule);
-    const PlannedRun facts{.total_steps = options_.training.max_epochs * state_.steps_per_epoch,
-                           .validation_cases = static_cast<int64_t>(store_->dataset().validation.size()),
-                           .on_cpu = device_.is_cpu(),
-                           .label_values = store_->label_values()};
+    const Dataset& dataset = store_->dataset();
+    PlannedRun facts{.total_steps = options_.training.max_epochs * state_.steps_per_epoch,
+                     .validation_cases = static_cast<int64_t>(dataset.validation.size()),
+                     .on_cpu = device_.is_cpu(),
+                     .label_values = store_->label_values()};
+    for (size_t i = 0; i < dataset.cases.size(); ++i)
+      facts.labels.push_back({dataset.cases[i].id, store_->facts(static_cast<int64_t>(i)).label_counts});
     for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
     log_.resume_after(state_.step);

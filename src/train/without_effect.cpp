@@ -1,6 +1,7 @@
 #include "train/without_effect.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 
@@ -47,6 +48,35 @@ void add_labels(const DataOptions& data, std::vector<int64_t> values, std::vecto
     notes.push_back(concat("the labels hold no value but ", values.front(), ": there is nothing to tell apart"));
 }
 
+// A slip of a pen, or of an interpolation, is a class of its own where nobody said which classes there are.
+void add_stray_labels(const DataOptions& data, const std::vector<PlannedRun::CaseLabels>& cases,
+                      std::vector<std::string>& notes) {
+  constexpr size_t kLeastCases = 3, kMostValues = 64;  // with more values they are numbers of objects
+  constexpr double kStray = 1e-4;                      // of all that is labelled
+  struct Use {
+    int64_t voxels = 0;
+    size_t cases = 0;
+    std::string in;
+  };
+  if (data.target != "segmentation" || !data.labels.empty() || cases.size() < kLeastCases) return;
+  std::map<int64_t, Use> uses;
+  int64_t labelled = 0;
+  for (const PlannedRun::CaseLabels& one : cases)
+    for (const auto& [value, voxels] : one.counts) {
+      if (value == 0 || value == data.ignore_label) continue;
+      Use& use = uses[value];
+      use = {use.voxels + voxels, use.cases + 1, one.id};
+      labelled += voxels;
+    }
+  if (uses.size() > kMostValues) return;
+  for (const auto& [value, use] : uses)
+    if (use.cases == 1 && static_cast<double>(use.voxels) < kStray * static_cast<double>(labelled))
+      notes.push_back(concat("the label value ", value, " is in ", use.voxels, use.voxels == 1 ? " voxel" : " voxels",
+                             " of case ", use.in,
+                             " and nowhere else, and is a class of its own; is it meant? "
+                             "data.labels names the values that there may be"));
+}
+
 }  // namespace
 
 std::vector<std::string> without_effect(const Options& options, const PlannedRun& facts) {
@@ -55,6 +85,7 @@ std::vector<std::string> without_effect(const Options& options, const PlannedRun
   add_validation(options, facts, notes);
   add_loss(options, facts, notes);
   add_labels(options.data, facts.label_values, notes);
+  add_stray_labels(options.data, facts.labels, notes);
   if (options.data.minimum_labelled > 0 && options.data.sampler != "labelled")
     notes.push_back(concat("data.minimum_labelled has no effect: data.sampler is ", options.data.sampler));
   if (options.training.cuda_graph == "on" && facts.on_cpu)

@@ -91,5 +91,24 @@ TEST(WithoutEffect, LabelsThatTellNothingApartAreNamed) {
               }).empty());
 }
 
+TEST(WithoutEffect, AValueOfAFewVoxelsOfOneCaseIsAskedAbout) {
+  const auto with_stray = [](int64_t voxels) {
+    return [voxels](Options&, PlannedRun& f) {
+      f.label_values = {0, 1, 7};
+      f.labels = {{"a", {{0, 90'000}, {1, 50'000}}}, {"b", {{0, 90'000}, {1, 50'000}, {7, voxels}}}, {"c", {{1, 9}}}};
+    };
+  };
+  expect_one("the label value 7 is in 3 voxels of case b and nowhere else", with_stray(3));
+  EXPECT_TRUE(notes(with_stray(300)).empty());  // a small class
+  EXPECT_TRUE(notes([&](Options& o, PlannedRun& f) {
+                with_stray(3)(o, f);
+                o.data.labels = {0, 1, 7};  // it is meant
+              }).empty());
+  EXPECT_TRUE(notes([&](Options& o, PlannedRun& f) {
+                with_stray(3)(o, f);
+                f.labels[0].counts.push_back({7, 2});  // in two cases
+              }).empty());
+}
+
 }  // namespace
 }  // namespace vox

@@ -45,6 +45,31 @@ TEST(RunFolder, OpeningWhatIsNoRunSaysSo) {
   EXPECT_THROW(RunFolder::open(folder.path() / "missing"), Error);
 }
 
+TEST(RunFolder, AStatusWithValuesOfTheWrongTypeIsReadWithoutThem) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  write_file(run.status(),
+             R"({"step": "7", "total_steps": null, "epoch": [], "total_epochs": 3, "phase": 5, "loss": 2})");
+  const std::optional<RunStatus> status = read_status(run);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->step, 0);
+  EXPECT_EQ(status->total_epochs, 3);
+  EXPECT_EQ(status->phase, "");
+  EXPECT_EQ(status->loss, 2.0);
+}
+
+TEST(RunRecord, AnUnknownStateIsRefusedWithTheFileThatHasIt) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  write_file(run.record(), R"({"state": "odd"})");
+  try {
+    read_record(run);
+    FAIL() << "read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(run.record().string()), std::string::npos) << error.what();
+  }
+}
+
 TEST(RunRecord, IsReadBackAsWritten) {
   const TestFolder folder;
   const RunFolder run = RunFolder::create(folder.path(), "demo");

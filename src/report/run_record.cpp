@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "report/run_folder.h"
 
 namespace vox {
@@ -13,10 +14,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kNotJson = 101;  // of the library's errors
 
-RunState state_from_name(const std::string& name) {
+RunState state_from_name(const std::string& name, const std::string& path) {
   for (const RunState state : {RunState::kRunning, RunState::kFinished, RunState::kStopped, RunState::kFailed})
     if (name == name_of(state)) return state;
-  throw Error(concat("unknown state \"", name, "\""));
+  throw Error(concat(path, ": a run's state is never \"", printable(name), "\"; was the file edited? Restore it."));
 }
 
 Json to_json(const RunProcess& process) {
@@ -46,20 +47,24 @@ RunProcess process_from(const Json& json) {
   return process;
 }
 
-RunRecord record_from(const Json& json) {
+RunRecord record_from(const Json& json, const std::string& path) {
   RunRecord record;
   record.commit = text_or_empty(json, "commit");
   record.machine = text_or_empty(json, "machine");
   record.command = text_or_empty(json, "command");
   record.created = text_or_empty(json, "created");
   if (json.contains("libraries")) record.libraries = json["libraries"].get<std::map<std::string, std::string>>();
-  record.state = state_from_name(json.value("state", std::string("running")));
+  record.state = state_from_name(json.value("state", std::string("running")), path);
   record.reason = text_or_empty(json, "reason");
   record.last_checkpoint = text_or_empty(json, "last_checkpoint");
   record.last_warning = text_or_empty(json, "last_warning");
   if (json.contains("processes"))
     for (const Json& process : json["processes"]) record.processes.push_back(process_from(process));
   return record;
+}
+
+int64_t whole_or_zero(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>() : 0;
 }
 
 Json number_or_null(const std::optional<double>& value) {
@@ -100,7 +105,7 @@ const char* name_of(RunState state) {
 
 RunRecord read_record(const RunFolder& run) {
   try {
-    return record_from(Json::parse(read_file(run.record())));
+    return record_from(Json::parse(read_file(run.record())), run.record().string());
   } catch (const nlohmann::json::exception& error) {
     throw Error(concat(run.record().string(), ": this run's record is not what a run writes (",
                        error.id == kNotJson ? "no valid JSON" : "a value of the wrong type",
@@ -128,11 +133,11 @@ std::optional<RunStatus> read_status(const RunFolder& run) {
   const Json json = Json::parse(read_file(run.status()), nullptr, false);
   if (json.is_discarded() || !json.is_object()) return std::nullopt;  // a heartbeat is no evidence worth failing for
   RunStatus status;
-  status.step = json.value("step", int64_t{0});
-  status.total_steps = json.value("total_steps", int64_t{0});
-  status.epoch = json.value("epoch", int64_t{0});
-  status.total_epochs = json.value("total_epochs", int64_t{0});
-  status.phase = json.value("phase", std::string());
+  status.step = whole_or_zero(json, "step");
+  status.total_steps = whole_or_zero(json, "total_steps");
+  status.epoch = whole_or_zero(json, "epoch");
+  status.total_epochs = whole_or_zero(json, "total_epochs");
+  status.phase = text_or_empty(json, "phase");
   status.loss = optional_number(json, "loss");
   status.step_ms = optional_number(json, "step_ms");
   status.samples_per_s = optional_number(json, "samples_per_s");

@@ -4,9 +4,10 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
 from conftest import PROGRAM
-from training import assert_same_weights, checkpoint, record, rows, write_training
+from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
 
 SHORT = ["training.max_epochs=3", "training.iterations_per_epoch=8", "training.ema=0.9", "training.schedule=plateau",
          "training.clip_norm=0.5", "monitor.log_every=1", "system.compute_threads=1"]
@@ -45,6 +46,20 @@ def test_two_processes_are_two_micro_batches(trained, voxloom, tmp_path):
     assert_same_weights(checkpoint(run), checkpoint(trained / "one"))
     assert values_of(run) == values_of(trained / "one")
     assert (run / "worker-1.log").read_text() == ""
+
+
+def test_running_statistics_are_the_mean_of_all_processes(trained, voxloom, tmp_path):
+    def first_norm(name, *options):
+        voxloom("train", trained / "recipe.yaml", "--run", tmp_path / name, "training.max_epochs=1",
+                "training.iterations_per_epoch=1", "model.architecture=monai_unet", "--device", "cpu",
+                "system.compute_threads=1", *options)
+        found = tensors(checkpoint(tmp_path / name))
+        return [found[f"model.model.0.conv.unit0.adn.N.running_{what}"].astype(float) for what in ("mean", "var")]
+
+    one, both, team = first_norm("one"), first_norm("both", "training.accumulate=2"), first_norm("team", "system.num_gpus=2")
+    for alone, after_both, averaged, start in zip(one, both, team, (0, 1)):
+        second = 0.9 * start + after_both - 0.9 * alone  # after the second batch alone, with MONAI's momentum of 0.1
+        np.testing.assert_allclose(averaged, (alone + second) / 2, rtol=1e-5, atol=1e-5)
 
 
 def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):

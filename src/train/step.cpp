@@ -326,10 +326,17 @@ void StepRunner::add_up(Sums& sums) {
   for (const at::Tensor& term : sums.terms)
     if (term.defined()) values.push_back(term);
   const at::Tensor together = at::stack(values).to(at::kFloat);
-  for (const Parameter& parameter : parts_.network.parameters().all())
+  std::vector<at::Tensor> statistics;
+  for (const Parameter& parameter : parts_.network.parameters().all()) {
+    const ParameterKind kind = parameter.spec.kind;
     if (parameter.grad.defined()) tensors.push_back(parameter.grad);
+    if (is_running(kind) && kind != ParameterKind::kBatchCount) statistics.push_back(parameter.value);
+  }
   tensors.push_back(together);
+  tensors.insert(tensors.end(), statistics.begin(), statistics.end());
   settings_.team->sum(tensors);
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& one : statistics) one.div_(settings_.team->place().count);
   int64_t next = 0;
   sums.loss = together[next++];
   for (at::Tensor& term : sums.terms)

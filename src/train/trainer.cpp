@@ -208,7 +208,7 @@ class Session {
     TeamStart start{state_.step,      state_.micro_batch, static_cast<int64_t>(terms.size()) + 1,
                     threads_.compute, checkpoint,         device_.is_cuda()};
     for (const Parameter& parameter : learner_.network->parameters().all())
-      if (is_trained(parameter.spec.kind)) start.numbers += parameter.master.numel();
+      if (is_trained(parameter.spec.kind) || is_running(parameter.spec.kind)) start.numbers += parameter.master.numel();
     const int count = team_size(options_.system);
     log_.say(concat("training in ", count, " processes, each with batches of its own: a step has ",
                     samples_of_step(options_), " samples"));

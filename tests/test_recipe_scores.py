@@ -89,15 +89,12 @@ def test_a_recipe_is_measured_from_training_to_score(tmp_path):
                    check=True, capture_output=True)
     toy = ["training.max_epochs=1", "training.iterations_per_epoch=2", "training.precision=32", "model.filters=2,2,2,2",
            "data.patch_size=32", "training.warmup_steps=1", "data.num_workers=1", "system.num_cpus=2"]
-    def measured(first, stop):
-        subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "measure", "scroll_surface/terms",
-                        "--program", PROGRAM, "--data", tmp_path / "data", "--output", tmp_path / "scores.json", "--folder",
-                        tmp_path / "runs", "--first", str(first), "--runs", str(stop), *toy], check=True,
-                       capture_output=True)
-        return json.loads((tmp_path / "scores.json").read_text())
-
-    (term,), (threshold,) = measured(1, 2), measured(18, 19)
-    assert (term["case"], term["steps"], term["run"]) == ("+ cldice", 2, "seed 0")
+    subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "measure", "scroll_surface/terms",
+                    "--program", PROGRAM, "--data", tmp_path / "data", "--output", tmp_path / "scores.json", "--folder",
+                    tmp_path / "runs", "--first", "17", "--runs", "19", "--jobs", "2", *toy], check=True,
+                   capture_output=True)
+    term, threshold = json.loads((tmp_path / "scores.json").read_text())
+    assert (term["case"], term["steps"], term["run"], term["training_s"]) == ("+ topology", 2, "seed 2", "")
     assert (threshold["case"], threshold["steps"]) == ("best global threshold", 0)
     assert all(0 <= value <= 1 for value in [*term["scores"].values(), *threshold["scores"].values()])
     assert term["options"] == " ".join(toy)

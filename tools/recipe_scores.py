@@ -12,6 +12,7 @@ variant with a line of its own. It needs nothing but Python and the program
 (`--program`, the environment variable VOXLOOM, or build/voxloom), and NumPy for the threshold beside the scrolls.
 """
 import argparse
+import concurrent.futures
 import csv
 import datetime
 import json
@@ -192,14 +193,22 @@ def entry_of(arguments, chosen, scores, steps, seconds, commit):
 
 
 def measure(arguments):
-    measurement, done = MEASUREMENTS[arguments.recipe], []
+    measurement, done = MEASUREMENTS[arguments.recipe], {}
     runs = measurement.runs[:arguments.runs] if arguments.runs else measurement.runs
-    for number, chosen in enumerate(runs[arguments.first:], arguments.first):
+    arguments.shared |= arguments.jobs > 1
+
+    def one(number):
+        chosen = runs[number]
         folder = arguments.folder / f"{arguments.recipe.replace('/', '-')}-{number}"
         scored = train_and_score if chosen[2] is not None else threshold_and_score
-        done.append(scored(arguments, measurement, chosen, folder))
-        arguments.output.write_text(json.dumps(done, indent=1))
-        print(json.dumps(done[-1]), flush=True)
+        return scored(arguments, measurement, chosen, folder)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        started = {pool.submit(one, number): number for number in range(arguments.first, len(runs))}
+        for finished in concurrent.futures.as_completed(started):
+            done[started[finished]] = finished.result()
+            arguments.output.write_text(json.dumps([done[number] for number in sorted(done)], indent=1))
+            print(json.dumps(done[started[finished]]), flush=True)
 
 
 def read_rows():
@@ -329,6 +338,7 @@ def main():
     one.add_argument("--commit", default="", help="of the sources, where the program was built of later ones than it says")
     one.add_argument("--first", type=int, default=0, help="number of the first run")
     one.add_argument("--runs", type=int, default=0, help="stop before this number; 0 is all")
+    one.add_argument("--jobs", type=int, default=1, help="runs at a time; their time is not recorded where it is above 1")
     one.add_argument("--shared", action="store_true", help="other programs run beside it: its time is not recorded")
     two = commands.add_parser("record")
     two.add_argument("files", nargs="*", type=pathlib.Path, help="what measure wrote")

@@ -327,9 +327,14 @@ void StepRunner::add_up(Sums& sums) {
     if (term.defined()) values.push_back(term);
   const at::Tensor together = at::stack(values).to(at::kFloat);
   std::vector<at::Tensor> statistics;
-  for (const Parameter& parameter : parts_.network.parameters().all()) {
+  ParameterSet& parameters = parts_.network.parameters();
+  for (size_t i = 0; i < parameters.all().size(); ++i) {
+    const Parameter& parameter = parameters.all()[i];
     const ParameterKind kind = parameter.spec.kind;
-    if (parameter.grad.defined()) tensors.push_back(parameter.grad);
+    // A replay does not tell which gradients it wrote: all are summed, and those that it did not write nobody reads.
+    const bool from_buffer = is_trained(kind) && parameters.device().is_cuda();
+    const at::Tensor grad = from_buffer ? parameters.grad_buffer(static_cast<int>(i)) : parameter.grad;
+    if (grad.defined()) tensors.push_back(grad);
     if (is_running(kind) && kind != ParameterKind::kBatchCount) statistics.push_back(parameter.value);
   }
   tensors.push_back(together);

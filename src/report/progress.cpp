@@ -14,7 +14,7 @@ namespace vox {
 namespace {
 
 constexpr double kBarSeconds = 0.1;           // between two drawings of the bar
-constexpr double kAverageWeight = 0.05;       // of a new loss in the moving average
+constexpr double kAverageWeight = 0.3;        // of a new loss in the moving average; one comes with a logged row
 constexpr double kSlowBytesPerSecond = 50e6;  // below this, storage is named
 constexpr double kSlowAfterSeconds = 5;
 constexpr const char *kBold = "1", *kDim = "2", *kYellow = "33";

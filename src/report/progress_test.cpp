@@ -59,6 +59,19 @@ TEST(Progress, AnEpochShowsEveryTermAndScore) {
             "data wait 25 %  GPU 93 %  GPU memory 11.0 GB");
 }
 
+TEST(Progress, TheMeanForgetsTheFirstLossesWithinTwentyRows) {
+  const std::string text = printed(ProgressOptions::Style::kLines, 0, [](Progress& progress) {
+    for (int64_t row = 0; row <= 20; ++row) {
+      StepProgress now = some_step(10 * row);
+      now.loss = row == 0 ? 4.0 : 0.5;
+      progress.step(now);
+    }
+  });
+  const double mean = std::stod(text.substr(text.rfind("(mean ") + 6));
+  EXPECT_GT(mean, 0.5) << text;
+  EXPECT_LT(mean, 0.51) << text;
+}
+
 TEST(Progress, ElsewhereThanOnATerminalLinesAreRareAndPlain) {
   const std::string text = printed(ProgressOptions::Style::kAuto, 1000, [](Progress& progress) {
     for (int64_t step = 11; step <= 20; ++step) progress.step(some_step(step));

@@ -48,7 +48,7 @@ header p{flex-basis:100%}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{text-align:left;padding:5px 16px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 tr:last-child td,tr:last-child th{border-bottom:0}
-th{color:var(--soft);font-weight:500;white-space:nowrap}td.when{white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}
+th{color:var(--soft);font-weight:500;white-space:nowrap}td.when{white-space:nowrap}td.whole{overflow-wrap:normal}td.n,th.n{text-align:right;white-space:nowrap}
 .card{padding:12px 16px}.card+.card{margin-top:12px}.strip .card{margin-top:0}
 details summary{cursor:pointer;color:var(--soft);padding:4px 0}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
 .strip{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:14px}

@@ -15,11 +15,15 @@ std::string cell(const std::string& text) {
   return concat("<td><code>", escape_html(text), "</code></td>");
 }
 
+std::string whole_cell(const std::string& text) {  // a name, or a value that is short: not broken within a word
+  return concat("<td class=\"whole\"><code>", escape_html(text), "</code></td>");
+}
+
 std::string differences_of_one(const ReportRun& run) {
   if (run.differences.empty()) return "<p class=\"soft\">Every option has its default.</p>";
   std::string table = "<div class=\"scroll\"><table><tr><th>option</th><th>this run</th><th>default</th></tr>";
   for (const ConfigurationRow& row : run.differences)
-    table += concat("<tr>", cell(row.key), cell(row.value), cell(row.default_value), "</tr>");
+    table += concat("<tr>", whole_cell(row.key), cell(row.value), whole_cell(row.default_value), "</tr>");
   return table + "</table></div>";
 }
 
@@ -42,7 +46,7 @@ std::string differences_between(const std::vector<ReportRun>& runs) {
       distinct.insert(value);
       cells += cell(value);
     }
-    if (distinct.size() > 1) rows += concat("<tr>", cell(key), cells, "</tr>");
+    if (distinct.size() > 1) rows += concat("<tr>", whole_cell(key), cells, "</tr>");
   }
   if (rows.empty()) return "<p class=\"soft\">The runs have the same configuration.</p>";
   std::string head = "<tr><th>option</th>";

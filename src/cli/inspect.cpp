@@ -58,8 +58,10 @@ ordered_json to_json(const VolumeFacts& facts) {
 }
 
 void print_labels(const LabelCounts& labels, int64_t voxels) {
-  constexpr size_t kMostRows = 16;
-  std::cout << "labels       " << labels.size() << " different values\n";
+  constexpr size_t kMostRows = 16, kMostLabels = 64;  // with more values it is rather an image
+  const bool many = labels.size() > kMostLabels;
+  std::cout << "labels       " << labels.size() << " different values" << (many ? "; --json counts each" : "") << '\n';
+  if (many) return;
   size_t row = 0;
   for (const auto& [value, count] : labels) {
     if (row++ == kMostRows) break;

@@ -93,17 +93,34 @@ std::string numbers(const ordered_json& values) {  // six digits, as people read
   return join(texts, ", ");
 }
 
-void print(const ordered_json& facts) {
+std::string shape_text(const ordered_json& shape) {
+  return concat(Extent3{shape[0], shape[1], shape[2]});
+}
+
+std::string labels_text(const ordered_json& counts) {
+  constexpr size_t kMost = 16;
+  double all = 0;
+  for (const auto& [value, voxels] : counts.items()) all += voxels.get<double>();
+  std::vector<std::string> texts;
+  for (const auto& [value, voxels] : counts.items())
+    if (texts.size() < kMost)
+      texts.push_back(concat(value, ": ", format_number(100 * voxels.get<double>() / all, 2), " %"));
+  if (counts.size() > kMost) texts.push_back(concat("and ", counts.size() - kMost, " more"));
+  return join(texts, ", ");
+}
+
+void print(const ordered_json& facts, bool preprocessed) {
   std::cout << facts["cases"].size() << " cases: " << facts["splits"]["train"] << " train, "
             << facts["splits"]["validation"] << " validation, " << facts["splits"]["test"] << " test\n";
   for (const ordered_json& one : facts["cases"]) {
     std::cout << "  " << one["id"].get<std::string>() << "  " << one["split"].get<std::string>() << "  "
-              << one["shape"].dump() << ' ' << one["dtype"].get<std::string>() << "  spacing "
-              << numbers(one["spacing"]) << "  mean " << numbers(one["mean"]);
-    if (!one["labels"].empty()) std::cout << "  labels " << one["labels"].dump();
+              << shape_text(one["shape"]) << ' ' << one["dtype"].get<std::string>() << "  spacing "
+              << numbers(one["spacing"]) << " mm  " << (preprocessed ? "preprocessed mean " : "mean ")
+              << numbers(one["mean"]);
+    if (!one["labels"].empty()) std::cout << "  labels " << labels_text(one["labels"]);
     std::cout << '\n';
   }
-  if (!facts["labels"].empty()) std::cout << "labels in all: " << facts["labels"].dump() << '\n';
+  if (!facts["labels"].empty()) std::cout << "labels in all: " << labels_text(facts["labels"]) << '\n';
   std::cout << facts["skipped"].size() << " skipped\n";
   for (const ordered_json& problem : facts["problems"]) std::cout << "problem: " << problem.get<std::string>() << '\n';
   if (facts["problems"].empty()) std::cout << "no problems found\n";
@@ -125,7 +142,7 @@ void inspect_config(const InspectRequest& request) {
   if (request.as_json)
     std::cout << facts.dump(2) << '\n';
   else
-    print(facts);
+    print(facts, !data.preprocess.empty());
 }
 
 }  // namespace vox::cli

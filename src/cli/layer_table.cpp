@@ -68,9 +68,10 @@ std::string layer_table_text(const Options& options, int64_t image_channels, int
   network->require_divisible(options.data.patch_size);
   const LayerTable table = network->layer_table(options.data.patch_size, options.data.batch_size);
   std::string text =
-      concat("\n# ", model.architecture, " with ", model.in_channels, " channels in and ", model.out_channels, " out",
-             assumed ? " (auto: the data may say otherwise)" : "", ", a batch of ", options.data.batch_size,
-             " patches of ", options.data.patch_size, ", ", options.training.precision, "\n");
+      concat("\n# ", model.architecture, " with ", model.in_channels, model.in_channels == 1 ? " channel" : " channels",
+             " in and ", model.out_channels, " out", assumed ? " (auto: the data may say otherwise)" : "",
+             ", a batch of ", options.data.batch_size, " patches of ", options.data.patch_size, ", precision ",
+             options.training.precision, "\n");
   Table layers;
   layers.add({"layer", "output", "parameters", "GMAC"});
   for (const ops::LayerRecord& layer : table.layers) {

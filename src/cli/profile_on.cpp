@@ -68,7 +68,7 @@ std::string prediction_text(const RecipePrediction& recipe) {
   std::ostringstream out;
   out << "modelled, not measured: a batch of " << recipe.batch;
   if (recipe.accumulation > 1) out << ", accumulated " << recipe.accumulation << " times";
-  out << ", " << format_number(recipe.gflop, 0) << " GFLOP a step, data waiting on the GPU\n"
+  out << ", " << format_number(recipe.gflop, recipe.gflop < 10 ? 2 : 0) << " GFLOP a step, data waiting on the GPU\n"
       << "  GPU        step ms  samples/s  forward     loss  backward  optimizer  memory GB  fits  largest batch\n";
   for (const GpuPrediction& one : recipe.gpus)
     out << "  " << one.gpu.name << std::string(9 - std::min<size_t>(9, one.gpu.name.size()), ' ')

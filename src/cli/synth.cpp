@@ -50,7 +50,8 @@ void run(const Arguments& arguments) {
                   .thickness = arguments.thickness,
                   .suffix = suffix_of(arguments.format, arguments.kind)},
                  pool);
-  std::cout << "made " << arguments.count << " of " << arguments.kind << " in " << arguments.output << '\n';
+  std::cout << "made " << arguments.count << (arguments.count == 1 ? " case" : " cases") << " of " << arguments.kind
+            << " in " << arguments.output << '\n';
 }
 
 void define(CLI::App& command) {

@@ -45,7 +45,11 @@ RunWriter::RunWriter(const RunFolder& folder, const RunFacts& facts) : folder_(f
   if (!log_) throw_system_error("write", folder_.log().string(), errno);
   if (RunFolder::is_run(folder_.path())) {
     record_ = read_record(folder_);
-    close_killed(record_, read_status(folder_));
+    const std::optional<RunStatus> before = read_status(folder_);
+    close_killed(record_, before);
+    if (before) status_ = *before;  // until the first step, and for good where there is nothing to do
+    status_.phase = RunStatus{}.phase;
+    status_.eta_s.reset();
   } else {
     record_.created = utc_now();
   }
@@ -105,9 +109,10 @@ void RunWriter::update(const RunStatus& status) {
 void RunWriter::step_done(int64_t step) {
   const std::lock_guard lock(mutex_);
   RunProcess& self = record_.processes.back();
-  if (self.first_step == 0) self.first_step = step;
+  const bool first = self.first_step == 0;
+  if (first) self.first_step = step;
   self.last_step = step;
-  status_.step = std::max(status_.step, step);
+  status_.step = first ? step : std::max(status_.step, step);
 }
 
 void RunWriter::checkpoint_written(const fs::path& file, int64_t step) {

@@ -130,7 +130,7 @@ std::string ladder(const json& tune) {
       return concat("<td class=\"n\">", short_number(value), "</td>");
     };
     const auto number = [&](const char* key) { return cell(number_in(trial, key)); };
-    out << "<tr><td><code>" << escape_html(trial.at("name").get<std::string>()) << "</code></td><td>"
+    out << "<tr><td class=\"whole\"><code>" << escape_html(trial.at("name").get<std::string>()) << "</code></td><td>"
         << escape_html(trial.at("verdict").get<std::string>()) << "</td>" << number("samples_per_s")
         << number("step_ms") << number("predicted_step_ms") << number("data_wait_ms") << cell(memory_of(trial))
         << number("gain") << number("loss_difference") << "<td class=\"soft\">" << escape_html(trial.value("note", ""))

@@ -1,5 +1,6 @@
 """HDF5, against h5py."""
 import json
+import struct
 
 import h5py
 import numpy as np
@@ -89,6 +90,48 @@ def test_damaged_hdf5_is_one_sentence(voxloom, draw, tmp_path, options):
     refused(voxloom, tmp_path / "b.h5", "b.h5", "chunk")
     (tmp_path / "c.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:draw.randrange(100, 2000)])
     refused(voxloom, tmp_path / "c.h5", "c.h5")
+
+
+@pytest.mark.parametrize("libver, mark", [("earliest", b"TREE\1"), (("v110", "v110"), b"FAHD")])
+def test_an_index_of_chunks_that_cannot_be_read_is_no_fill_value(voxloom, draw, tmp_path, libver, mark):
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        file.create_dataset("d", data=random_array(draw, "uint16", (32, 32, 32)), chunks=(16, 16, 16))
+    content = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "a.h5").write_bytes(content.replace(mark, b"X" + mark[1:]))
+    refused(voxloom, f"{tmp_path}/a.h5:d", "a.h5", "chunk")
+
+
+def test_values_in_the_header_that_are_fewer_than_the_shape_says_are_refused(voxloom, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((4, 5, 6))
+        data = h5py.h5d.create(file.id, b"conv3d", h5py.h5t.NATIVE_FLOAT, space, creation)
+        data.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ones((4, 5, 6), "float32"))
+    assert np.array_equal(read_through(voxloom, tmp_path / "a.h5", tmp_path), np.ones((4, 5, 6), "float32"))
+    content = (tmp_path / "a.h5").read_bytes()
+    shape = struct.pack("<QQQ", 4, 5, 6)
+    assert shape in content
+    (tmp_path / "a.h5").write_bytes(content.replace(shape, struct.pack("<QQQ", 400, 500, 6)))
+    refused(voxloom, tmp_path / "a.h5", "a.h5", "stored")
+    result = voxloom("weights", "show", tmp_path / "a.h5", check=False)
+    assert result.returncode == 1 and "stored" in result.stderr
+
+
+def test_an_index_of_chunks_in_circles_is_refused(voxloom, tmp_path):
+    """Forty levels of a tree, each pointing eight times to the next: 8^40 ways down in 17 kB."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("d", data=np.ones((24, 8, 8), "uint8"), chunks=(8, 8, 8))
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    pointer, root = content.index(struct.pack("<Q", content.index(b"TREE\1"))), len(content)
+    for level in range(40, -1, -1):
+        entry = bytes(40) + struct.pack("<Q", len(content) + 24 + 8 * 48)
+        node = b"TREE\1" + bytes([level]) + struct.pack("<H", 8 if level else 0) + b"\xff" * 16 + entry * 8
+        content += node
+    content[pointer:pointer + 8] = struct.pack("<Q", root)
+    content[40:48] = struct.pack("<Q", len(content))  # the end of the file
+    (tmp_path / "a.h5").write_bytes(content)
+    refused(voxloom, f"{tmp_path}/a.h5:d", "a.h5", "circles")
 
 
 def test_real_hdf5(voxloom, shared, tmp_path):

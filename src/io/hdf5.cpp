@@ -136,8 +136,8 @@ class Hdf5Reader final : public VolumeReader {
       return place.bytes > 0;
     }
     const auto lock = h5::lock_library();
-    hsize_t bytes = 0;
-    if (H5Dget_chunk_storage_size(dataset_.get(), origin.data(), &bytes) < 0 || bytes == 0) return false;
+    const hsize_t bytes = h5::chunk_bytes(dataset_.get(), origin.data());
+    if (bytes == 0) return false;
     VOX_CHECK(static_cast<int64_t>(bytes) <= plain_file_.size(), "it claims ", bytes, " bytes, more than the file has");
     packed->resize(static_cast<size_t>(bytes));
     const herr_t state = H5Dread_chunk(dataset_.get(), H5P_DEFAULT, origin.data(), skipped_filters, packed->data());
@@ -202,9 +202,10 @@ std::unique_ptr<VolumeReader> make_reader(const std::string& path, const std::st
   std::string chosen = dataset_name;
   if (chosen.empty()) {
     const std::vector<std::string> names = h5::volumes_in(file);
-    VOX_CHECK(names.size() == 1, path, ": this HDF5 file holds ",
-              names.empty() ? "no dataset of numbers with three axes" : join(names, ", "),
-              names.empty() ? "" : "; choose one: PATH:NAME");
+    VOX_CHECK(
+        names.size() == 1, path, ": this HDF5 file holds ",
+        names.empty() ? "no dataset of numbers with three axes that the HDF5 library can open" : join(names, ", "),
+        names.empty() ? "; PATH:NAME says why one cannot be opened" : "; choose one: PATH:NAME");
     chosen = names.front();
   }
   const std::string name = path + ":" + chosen;

@@ -76,6 +76,18 @@ std::optional<Pipeline> read_pipeline(hid_t creation, int64_t type_size) {
   return pipeline;
 }
 
+hsize_t chunk_bytes(hid_t dataset, const hsize_t* origin) {
+  hsize_t bytes = 0;
+#if H5_VERSION_GE(1, 10, 5)
+  unsigned skipped_filters = 0;
+  haddr_t address = HADDR_UNDEF;
+  VOX_CHECK(H5Dget_chunk_info_by_coord(dataset, origin, &skipped_filters, &address, &bytes) >= 0, last_problem());
+#else
+  if (H5Dget_chunk_storage_size(dataset, origin, &bytes) < 0) return 0;  // so it answers for what was never written
+#endif
+  return bytes;
+}
+
 void decode_chunk(const Pipeline& pipeline, uint32_t skipped_filters, Bytes packed, std::span<std::byte> out,
                   const ByteRange& wanted) {
   thread_local std::vector<std::byte> shuffled;

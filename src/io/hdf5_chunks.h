@@ -26,6 +26,9 @@ struct ChunkPlace {
   uint32_t skipped_filters = 0;     // bit i: filter i was not applied to this chunk
 };
 
+// By the library's index; 0: never written. Error: the index cannot be read, so nobody knows.
+hsize_t chunk_bytes(hid_t dataset, const hsize_t* origin);
+
 // Undoes the filters. Error says what is wrong with the bytes.
 void decode_chunk(const Pipeline& pipeline, uint32_t skipped_filters, std::span<const std::byte> packed,
                   std::span<std::byte> out, const ByteRange& wanted);

@@ -49,12 +49,6 @@ std::vector<int64_t> shape_of(hid_t dataset) {
   return {dims, dims + rank};
 }
 
-#if H5_VERSION_GE(1, 12, 0)
-using ObjectFacts = H5O_info1_t;
-#else
-using ObjectFacts = H5O_info_t;
-#endif
-
 herr_t collect(hid_t root, const char* name, const ObjectFacts* info, void* names) {
   if (info->type != H5O_TYPE_DATASET) return 0;
   const Dataset dataset(H5Dopen2(root, name, H5P_DEFAULT));
@@ -98,11 +92,7 @@ File open_file(const std::string& path) {
 
 std::vector<std::string> volumes_in(const File& file) {
   std::vector<std::string> names;
-#if H5_VERSION_GE(1, 12, 0)
-  H5Ovisit1(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names);
-#else
-  H5Ovisit(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names);
-#endif
+  visit_objects(file.get(), collect, &names);
   std::sort(names.begin(), names.end(), natural_less);
   return names;
 }
@@ -139,6 +129,7 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   const std::optional<ElementType> element = type ? element_of(type) : std::nullopt;
   VOX_CHECK(element, name, ": the dataset holds no plain numbers (records, text or an odd float); expected a volume");
   facts.type = *element;
+  VOX_CHECK(has_its_values(dataset.get()), name, ": its shape needs more bytes than are stored; the file is damaged");
   facts.swap_bytes = size_of(facts.type) > 1 && H5Tget_order(type.get()) == H5T_ORDER_BE;
   facts.spacing = read_spacing(dataset.get());
   const Properties creation(H5Dget_create_plist(dataset.get()));

@@ -44,4 +44,19 @@ using Attribute = Handle<H5Aclose>;
 
 std::string last_problem();  // what the library says of the call that failed
 
+// What the library says of an object. Only its address and kind are asked for: for more the library follows all that
+// the object's header points to, and crashes where that is damaged.
+#if H5_VERSION_GE(1, 12, 0)
+using ObjectFacts = H5O_info1_t;
+#else
+using ObjectFacts = H5O_info_t;
+#endif
+herr_t object_facts(hid_t object, ObjectFacts* facts);
+using Visitor = herr_t (*)(hid_t root, const char* name, const ObjectFacts* facts, void* data);
+herr_t visit_objects(hid_t root, Visitor visitor, void* data);
+
+// False where values that stand in the header itself are fewer than the shape says: the library would copy what lies
+// behind them.
+bool has_its_values(hid_t dataset);
+
 }  // namespace vox::h5

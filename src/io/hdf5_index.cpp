@@ -46,33 +46,44 @@ uint64_t tree_address(const InputFile& file, uint64_t header) {
   return kUndefined;
 }
 
+// What is still to be found in one walk down the tree.
+struct Walk {
+  const InputFile& file;
+  const size_t rank;
+  ChunkIndex* index;
+  int64_t bytes_left;  // of the file, for nodes: no two of them share a byte, or the walk might never end
+  size_t chunks = 0;
+};
+
 // Node: "TREE", kind, level, entries, siblings; then key, child, key, child, ..., key.
-bool read_tree(const InputFile& file, uint64_t address, size_t rank, int level_above, ChunkIndex* index,
-               size_t* count) {
+bool read_tree(Walk& walk, uint64_t address, int level_above) {
   constexpr size_t kHead = 24;
+  const InputFile& file = walk.file;
   std::vector<std::byte> head(kHead);
   file.read(static_cast<int64_t>(address), head);
   const int level = get<uint8_t>(head, 5);
-  const size_t entries = get<uint16_t>(head, 6), key = 8 + 8 * (rank + 1), step = key + 8;
+  const size_t entries = get<uint16_t>(head, 6), key = 8 + 8 * (walk.rank + 1), step = key + 8;
   if (std::memcmp(head.data(), "TREE", 4) != 0 || get<uint8_t>(head, 4) != 1 || level >= level_above) return false;
+  walk.bytes_left -= static_cast<int64_t>(kHead + entries * step);
+  VOX_CHECK(walk.bytes_left >= 0, file.path(), ": the index of its chunks runs in circles; the file is damaged");
   std::vector<std::byte> node(entries * step);
   file.read(static_cast<int64_t>(address + kHead), node);
   for (size_t i = 0; i < entries; ++i) {
     const size_t at = i * step;
     const uint64_t child = get<uint64_t>(node, at + key);
     if (level > 0) {
-      if (!read_tree(file, child, rank, level, index, count)) return false;
+      if (!read_tree(walk, child, level)) return false;
       continue;
     }
-    if (++*count > kMostChunks) return false;
-    std::vector<hsize_t> origin(rank);
-    for (size_t axis = 0; axis < rank; ++axis) origin[axis] = get<uint64_t>(node, at + 8 + 8 * axis);
+    if (++walk.chunks > kMostChunks) return false;
+    std::vector<hsize_t> origin(walk.rank);
+    for (size_t axis = 0; axis < walk.rank; ++axis) origin[axis] = get<uint64_t>(node, at + 8 + 8 * axis);
     const ChunkPlace place{child, get<uint32_t>(node, at), get<uint32_t>(node, at + 4)};
     const uint64_t size = static_cast<uint64_t>(file.size());
     VOX_CHECK(place.address <= size && place.bytes <= size - place.address, file.path(), ": a chunk of ", place.bytes,
               " bytes at ", place.address, " lies behind the end of the file (", file.size(),
               " bytes); was it copied or downloaded completely?");
-    index->add(std::move(origin), place);
+    walk.index->add(std::move(origin), place);
   }
   return true;
 }
@@ -98,18 +109,12 @@ std::optional<ChunkIndex> read_chunk_index(const InputFile& file, hid_t file_id,
   size_t address_bytes = 0, size_bytes = 0;
   if (!creation || H5Pget_sizes(creation.get(), &address_bytes, &size_bytes) < 0) return std::nullopt;
   if (address_bytes != 8 || size_bytes != 8) return std::nullopt;
-#if H5_VERSION_GE(1, 12, 0)
-  H5O_info1_t facts;
-  const bool known = H5Oget_info1(dataset, &facts) >= 0;
-#else
-  H5O_info_t facts;
-  const bool known = H5Oget_info(dataset, &facts) >= 0;
-#endif
-  if (!known) return std::nullopt;
+  ObjectFacts facts;
+  if (object_facts(dataset, &facts) < 0) return std::nullopt;
   const uint64_t root = tree_address(file, facts.addr);
   ChunkIndex index;
-  size_t count = 0;
-  if (root == kUndefined || !read_tree(file, root, rank, 64, &index, &count)) return std::nullopt;
+  Walk walk{.file = file, .rank = rank, .index = &index, .bytes_left = file.size()};
+  if (root == kUndefined || !read_tree(walk, root, 64)) return std::nullopt;
   index.finish();
   return index;
 }

@@ -41,15 +41,7 @@ h5::File open_weights(const std::string& path) {
   throw Error(concat(path, " is a zip file, but none of Keras: it holds no model.weights.h5"));
 }
 
-#if H5_VERSION_GE(1, 12, 0)
-using ObjectFacts = H5O_info1_t;
-constexpr auto kVisit = H5Ovisit1;
-#else
-using ObjectFacts = H5O_info_t;
-constexpr auto kVisit = H5Ovisit;
-#endif
-
-herr_t collect(hid_t, const char* name, const ObjectFacts* info, void* names) {
+herr_t collect(hid_t, const char* name, const h5::ObjectFacts* info, void* names) {
   if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(names)->push_back(name);
   return 0;
 }
@@ -64,8 +56,8 @@ class KerasFile : public ArrayFile {
     const auto lock = h5::lock_library();
     file_ = open_weights(path);
     std::vector<std::string> names;
-    VOX_CHECK(kVisit(file_.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names) >= 0, path,
-              ": the HDF5 file cannot be listed (", h5::last_problem(), "); it is damaged");
+    VOX_CHECK(h5::visit_objects(file_.get(), collect, &names) >= 0, path, ": the HDF5 file cannot be listed (",
+              h5::last_problem(), "); it is damaged");
     std::sort(names.begin(), names.end(), natural_less);
     for (const std::string& name : names) {
       if (is_weight(name)) add(name);
@@ -106,12 +98,14 @@ class KerasFile : public ArrayFile {
     // Neither texts nor counters are weights, and no weights lie in other files.
     const bool lies_here = H5Pget_external_count(creation.get()) == 0 && H5Pget_layout(creation.get()) != H5D_VIRTUAL;
     if (H5Tget_class(type.get()) != H5T_FLOAT || !lies_here) return;
+    VOX_CHECK(h5::has_its_values(dataset.get()), path_, ": the shape of the array ", printable(name),
+              " needs more bytes than are stored; the file is damaged");
     ArrayEntry entry{.name = name, .dtype = H5Tget_size(type.get()) == 8 ? "F64" : "F32", .shape = {}};
     entry.bytes = entry.dtype == "F64" ? 8 : 4;
     for (int axis = 0; axis < rank; ++axis) {
       entry.shape.push_back(static_cast<int64_t>(sizes[axis]));
-      VOX_CHECK(!__builtin_mul_overflow(entry.bytes, entry.shape.back(), &entry.bytes), path_, ": the array ",
-                printable(name), " has an impossible shape; the file is damaged");
+      VOX_CHECK(entry.shape.back() >= 0 && !__builtin_mul_overflow(entry.bytes, entry.shape.back(), &entry.bytes),
+                path_, ": the array ", printable(name), " has an impossible shape; the file is damaged");
     }
     total_ += static_cast<double>(entry.bytes);
     const double most = 1024.0 * static_cast<double>(fs::file_size(path_)) + (1 << 26);

@@ -145,6 +145,16 @@ def test_header_that_lies_about_its_size(voxloom, tmp_path, name):
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.parametrize("name, content", [
+    ("key.npy", npy_that_lies((2, 3, 4)).replace(b"fortran", b"\x1b[2Jran")),
+    ("type.npy", npy_that_lies((2, 3, 4)).replace(b"'<f4'", b"'<\x1b4'")),
+    ("line.nrrd", b"NRRD0004\n\x1b[2J\n\n"), ("type.nrrd", b"NRRD0004\ntype: \x1b[2J\ndimension: 3\n\n"),
+    ("sizes.nrrd", b"NRRD0004\ntype: uchar\ndimension: 3\nsizes: 1 1 \x1b[2J\n\n")])
+def test_what_a_file_holds_does_not_reach_the_terminal_as_it_is(voxloom, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert "\x1b" not in refused(voxloom, tmp_path / name, tmp_path)
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".nii.gz", ".tif"])
 def test_a_chunk_that_does_not_decode(voxloom, draw, tmp_path, suffix):
     path = tmp_path / f"a{suffix}"

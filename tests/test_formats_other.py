@@ -1,7 +1,9 @@
 """NRRD, PNG stacks and OpenKBP patients, against pynrrd, imageio and pandas."""
 import json
 import pathlib
+import struct
 import tarfile
+import zlib
 
 import imageio.v3 as imageio
 import nrrd
@@ -133,6 +135,18 @@ def test_damaged_png_stack_is_one_sentence(voxloom, draw, tmp_path):
         refused(voxloom, tmp_path / "b.pngs", "1.png")
     imageio.imwrite(tmp_path / "b.pngs/1.png", np.zeros((40, 41), "uint8"))
     refused(voxloom, tmp_path / "b.pngs", "1.png", "40x41")
+
+
+@pytest.mark.parametrize("side", [100000, 2**31 - 1, 2**32 - 1])
+def test_a_png_that_claims_more_than_its_file_can_hold_is_refused(voxloom, tmp_path, side):
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    (tmp_path / "a.pngs").mkdir()
+    (tmp_path / "a.pngs/1.png").write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(b"abc")) + chunk(b"IEND", b""))
+    refused(voxloom, tmp_path / "a.pngs", "1.png", f"{side}x{side}")
 
 
 # ---- OpenKBP ----

@@ -1,4 +1,5 @@
 """Zarr 2 and 3 and OME-Zarr, against zarr-python."""
+import copy
 import json
 import shutil
 
@@ -165,6 +166,35 @@ def test_damaged_zarr_is_one_sentence(voxloom, draw, tmp_path):
     refused(voxloom, path, ".zarray", "JSON")
     (path / ".zarray").write_text('{"zarr_format": 2, "chunks": [10, 10, 10]}')
     refused(voxloom, path, "shape")
+
+
+@pytest.mark.parametrize("odd", [7, [1, 2], True, "x"])
+def test_zarr_settings_of_another_kind_are_one_sentence(voxloom, tmp_path, odd):
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 4, 4), dtype="uint8", chunks=(2, 2, 2), shards=(4, 4, 4))
+    meta = json.loads((tmp_path / "a.zarr/zarr.json").read_text())
+    for change in (lambda m: m["codecs"][0].update(configuration=odd),
+                   lambda m: m["codecs"][0]["configuration"]["codecs"][0].update(configuration=odd),
+                   lambda m: m["codecs"][0]["configuration"]["index_codecs"][0].update(configuration=odd),
+                   lambda m: m["chunk_key_encoding"].update(configuration=odd)):
+        changed = copy.deepcopy(meta)
+        change(changed)
+        (tmp_path / "a.zarr/zarr.json").write_text(json.dumps(changed))
+        result = voxloom("inspect", tmp_path / "a.zarr", check=False)
+        assert result.returncode == 1 and "configuration" in result.stderr and "exception" not in result.stderr
+
+
+@pytest.mark.parametrize("version, name, key", [(3, "zarr.json", "codecs"), (2, ".zarray", "filters")])
+def test_zarr_metadata_that_nests_without_end_is_one_sentence(voxloom, tmp_path, version, name, key):
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 4, 4), dtype="uint8", chunks=(2, 2, 2), zarr_format=version)
+    meta = json.loads((tmp_path / "a.zarr" / name).read_text()) | {key: "here"}
+    (tmp_path / "a.zarr" / name).write_text(json.dumps(meta).replace('"here"', "[" * 300000 + "]" * 300000))
+    refused(voxloom, tmp_path / "a.zarr", "a.zarr")
+
+
+def test_a_zarr_larger_than_the_memory_is_named(voxloom, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", shape=(2**17,) * 3, dtype="uint8", chunks=(64, 64, 64))
+    result = voxloom("convert", tmp_path / "a.zarr", tmp_path / "b.npy", check=False)
+    assert result.returncode == 3 and "a.zarr" in result.stderr and "131072x131072x131072" in result.stderr
 
 
 def test_a_wrong_checksum_of_a_shard_is_noticed(voxloom, draw, tmp_path):

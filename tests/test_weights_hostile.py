@@ -152,6 +152,13 @@ def test_cut_and_flipped_files_are_read_or_refused_and_never_crash(voxloom, draw
             assert result.returncode == 0 or str(path) in result.stderr
 
 
+@pytest.mark.parametrize("name, shape", [("a", "[" * 300000 + "]" * 300000), ("\\u001b[2J", '"x"')])
+def test_headers_of_safetensors_that_nest_without_end_or_hold_controls_are_refused(voxloom, tmp_path, name, shape):
+    header = f'{{"{name}": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
+    (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    assert "\x1b" not in refusal(voxloom, tmp_path / "w.safetensors")
+
+
 def test_a_flipped_bit_of_a_weight_is_noticed(voxloom, draw, tmp_path):
     network = unet_weights(draw)
     torch.save(network.state_dict(), tmp_path / "w.pt")

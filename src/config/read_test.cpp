@@ -17,6 +17,16 @@ TEST(Read, BoolsTakeTheWordsOfYaml) {
               AllOf(HasSubstr("monitor.report (recipe:1)"), HasSubstr("true or false"), HasSubstr("\"maybe\"")));
 }
 
+TEST(Read, AnchorsThatRepeatOneAnotherAreRefused) {
+  std::string recipe = "a: &a0 [1, 1, 1, 1, 1, 1, 1, 1]\n";
+  for (int i = 0; i < 7; ++i) {
+    const std::string name = concat("*a", i);
+    recipe += concat("b", i, ": &a", i + 1, " [", name, ", ", name, ", ", name, ", ", name, ", ", name, ", ", name,
+                     ", ", name, ", ", name, "]\n");
+  }
+  EXPECT_THAT(error_of(recipe), HasSubstr("anchors"));
+}
+
 TEST(Read, WholeNumbersAreChecked) {
   EXPECT_EQ(options_of("training: {seed: 9223372036854775807}").training.seed, 9223372036854775807);
   EXPECT_THAT(error_of("training:\n  max_epochs: 0"),

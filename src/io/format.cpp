@@ -97,10 +97,22 @@ std::unique_ptr<VolumeReader> open_volume(const std::string& name) {
   return format.open_dataset(parts.path, parts.dataset);
 }
 
+namespace {
+
+Volume room_for(const VolumeInfo& info, const std::string& name) {
+  try {
+    return allocate_volume(info);
+  } catch (const Error& error) {
+    throw with_context(concat(name, ": ", info.channels, "x", info.extent, " voxels of ", name_of(info.dtype)), error);
+  }
+}
+
+}  // namespace
+
 Volume read_volume(const std::string& name, ThreadPool* pool) {
   const std::unique_ptr<VolumeReader> reader = open_volume(name);
   const VolumeInfo& info = reader->info();
-  Volume volume = allocate_volume(info);
+  Volume volume = room_for(info, name);
   const int64_t channel_bytes = info.extent.voxels() * size_of(info.dtype);
   for (int64_t channel = 0; channel < info.channels; ++channel)
     reader->read(whole(info.extent), channel, volume.data.data() + channel * channel_bytes, pool);

@@ -87,7 +87,7 @@ ElementType element_of(const std::string& descr, const std::string& name) {
   for (const NamedElement& element : kElements) {
     if (!descr.empty() && descr.substr(1) == element.code) return element.type;
   }
-  throw Error(concat(name, ": the array has type \"", descr,
+  throw Error(concat(name, ": the array has type \"", printable(descr),
                      "\"; a volume can be bool, an integer, float16, float32 or float64"));
 }
 
@@ -135,7 +135,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string&
     } else if (key == "shape") {
       result.shape = text.tuple();
     } else {
-      throw Error(concat(name, ": the NumPy header has an unknown key \"", key, "\""));
+      throw Error(concat(name, ": the NumPy header has an unknown key \"", printable(key), "\""));
     }
     ++known_keys;
     text.accept(',');

@@ -23,7 +23,7 @@ Fields read_fields(std::string_view text, const std::string& path) {
     const bool magic = std::exchange(first, false);
     const size_t colon = line.find(':');
     if (magic || line.empty() || line.front() == '#' || line.find(":=") != std::string::npos) continue;
-    VOX_CHECK(colon != std::string::npos, path, ": the header line \"", line.substr(0, 60),
+    VOX_CHECK(colon != std::string::npos, path, ": the header line \"", printable(line.substr(0, 60)),
               "\" is no \"field: value\"");
     const std::string name = lower(line.substr(0, colon));
     fields[name == "datafile" ? "data file" : name == "centerings" ? "centers" : name] = trim(line.substr(colon + 1));
@@ -53,8 +53,8 @@ template <class T>
 T number(const std::string& text, const std::string& field, const std::string& path) {
   T value{};
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  VOX_CHECK(status == std::errc() && end == text.data() + text.size(), path, ": \"", field, "\" has \"", text,
-            "\", which is no number");
+  VOX_CHECK(status == std::errc() && end == text.data() + text.size(), path, ": \"", field, "\" has \"",
+            printable(text), "\", which is no number");
   return value;
 }
 
@@ -77,7 +77,8 @@ ElementType element_of(const std::string& name, const std::string& path) {
     return names;
   }();
   const auto found = kNames.find(lower(name));
-  VOX_CHECK(found != kNames.end(), path, ": the type \"", name, "\" is unknown; a volume holds plain numbers");
+  VOX_CHECK(found != kNames.end(), path, ": the type \"", printable(name),
+            "\" is unknown; a volume holds plain numbers");
   return found->second;
 }
 
@@ -99,7 +100,7 @@ std::vector<std::optional<Vector>> vectors_of(const std::string& text, const std
       at += 4;
     } else {
       const size_t end = text.find(')', at);
-      VOX_CHECK(text[at] == '(' && end != std::string::npos, path, ": \"", field, "\" is \"", text,
+      VOX_CHECK(text[at] == '(' && end != std::string::npos, path, ": \"", field, "\" is \"", printable(text),
                 "\"; expected vectors (a,b,c)");
       const std::vector<std::string> parts = split(text.substr(at + 1, end - at - 1), ',');
       VOX_CHECK(parts.size() == 3, path, ": \"", field, "\" has vectors of ", parts.size(), " numbers; expected three");
@@ -184,16 +185,16 @@ Header parse_header(std::string_view text, const std::string& path) {
   read_layout(fields, header, path);
   const std::string encoding = lower(required(fields, "encoding", path));
   header.gzip = encoding == "gzip" || encoding == "gz";
-  VOX_CHECK(header.gzip || encoding == "raw", path, ": the encoding \"", encoding,
+  VOX_CHECK(header.gzip || encoding == "raw", path, ": the encoding \"", printable(encoding),
             "\" is unknown; known are raw, gzip");
   const std::string endian = lower(optional_field(fields, "endian"));
   const bool wide = size_of(header.layout.type) > 1;
-  VOX_CHECK(!wide || endian == "little" || endian == "big", path, ": \"endian\" is \"", endian,
+  VOX_CHECK(!wide || endian == "little" || endian == "big", path, ": \"endian\" is \"", printable(endian),
             "\"; expected little or big");
   header.layout.swap_bytes = wide && endian == "big";
   header.data_file = optional_field(fields, "data file");
   const bool one_file = header.data_file.find('%') == std::string::npos && !header.data_file.starts_with("LIST");
-  VOX_CHECK(one_file, path, ": the data lie in several files (\"", header.data_file, "\"); expected one");
+  VOX_CHECK(one_file, path, ": the data lie in several files (\"", printable(header.data_file), "\"); expected one");
   const std::string line_skip = optional_field(fields, "line skip"), byte_skip = optional_field(fields, "byte skip");
   if (!line_skip.empty()) header.line_skip = number<int64_t>(line_skip, "line skip", path);
   if (!byte_skip.empty()) header.layout.offset = number<int64_t>(byte_skip, "byte skip", path);

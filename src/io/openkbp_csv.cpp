@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "io/openkbp_lanes.h"
 
 namespace vox {
@@ -89,15 +90,16 @@ class SparseText {
       for (; line < ends.size(); ++line) take_one(&ends[line], values);
       begin_ = end_;
     }
-    VOX_CHECK(begin_ == filled_, file_.path(), ": the last line (\"", std::string_view(begin_, rest()).substr(0, 40),
+    VOX_CHECK(begin_ == filled_, file_.path(), ": the last line (\"",
+              printable(std::string_view(begin_, rest()).substr(0, 40)),
               "\") does not end; was the file copied or downloaded completely?");
   }
 
   [[noreturn, gnu::noinline, gnu::cold]] void fail(const char* text, const char* expected) const {
     const char* stop = static_cast<const char*>(std::memchr(text, '\n', static_cast<size_t>(filled_ - text)));
     const std::string_view line(text, static_cast<size_t>((stop ? stop : filled_) - text));
-    throw Error(concat(file_.path(), ": after index ", index_, " the line has \"", line.substr(0, 40), "\" where ",
-                       expected, " is expected"));
+    throw Error(concat(file_.path(), ": after index ", index_, " the line has \"", printable(line.substr(0, 40)),
+                       "\" where ", expected, " is expected"));
   }
   [[gnu::noinline, gnu::cold]] double slow_value(const char* text, const char* newline, const char* expected) const {
     double value = 0;

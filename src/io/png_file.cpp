@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
 constexpr int kGrey = 0, kPalette = 3;
-constexpr int64_t kHeadBytes = 33, kMostExpansion = 1032;
+constexpr int64_t kHeadBytes = 33, kMostExpansion = 1032;  // the latter by deflate's design
 
 uint32_t big_endian(const std::byte* at) {
   uint32_t value = 0;
@@ -45,6 +45,14 @@ Shape parse_head(std::span<const std::byte> head, const std::string& path) {
 
 int64_t row_bytes(const Shape& shape) {
   return (shape.width * shape.bits + 7) / 8;
+}
+
+// Before memory is taken for it. Sizes of 32 bits may be more than 64 together.
+void require_room(const Shape& shape, int64_t packed, const std::string& path) {
+  int64_t bytes = 0;
+  VOX_CHECK(!__builtin_mul_overflow(shape.height, row_bytes(shape) + 1, &bytes) && bytes / kMostExpansion <= packed,
+            path, ": ", packed, " bytes cannot hold an image of ", shape.height, "x", shape.width,
+            "; the header is wrong, or the file was not copied completely");
 }
 
 // All IDAT chunks, one after another.
@@ -116,7 +124,9 @@ Shape read_shape(const std::string& path) {
   const InputFile file(path);
   std::vector<std::byte> head(kHeadBytes);
   head.resize(static_cast<size_t>(file.read_some(0, head)));
-  return parse_head(head, path);
+  const Shape shape = parse_head(head, path);
+  require_room(shape, file.size(), path);
+  return shape;
 }
 
 void read_image(const std::string& path, const Shape& expected, DType dtype, std::byte* out) {
@@ -127,8 +137,7 @@ void read_image(const std::string& path, const Shape& expected, DType dtype, std
             ": the image is not what it was when the stack was opened");
   const std::vector<std::byte> packed = packed_rows(file, path);
   const int64_t bytes = row_bytes(shape), step = std::max(1, shape.bits / 8);
-  VOX_CHECK(shape.height * (bytes + 1) / kMostExpansion <= static_cast<int64_t>(packed.size()), path, ": ",
-            packed.size(), " packed bytes cannot hold an image of ", shape.height, "x", shape.width);
+  require_room(shape, static_cast<int64_t>(packed.size()), path);
   std::vector<std::byte> rows(static_cast<size_t>(shape.height * (bytes + 1)));
   try {
     inflate_all(packed, rows);

@@ -221,8 +221,8 @@ std::optional<Spacing3> spacing_from(const fs::path& group, const std::string& n
 std::unique_ptr<VolumeReader> open_array(const fs::path& group, const std::string& name) {
   const fs::path folder = group / name;
   refuse_old_layouts(folder);
-  VOX_CHECK(zarr::is_array(folder), group.string(), ": there is no array \"", name, "\" in this Zarr group; ",
-            known_arrays(group));
+  VOX_CHECK(zarr::is_array(folder), group.string(), ": there is no array \"", printable(name),
+            "\" in this Zarr group; ", known_arrays(group));
   return std::make_unique<ZarrReader>(folder, spacing_from(group, name));
 }
 
@@ -247,8 +247,9 @@ template <class Open>
 std::unique_ptr<VolumeReader> with_sentences(const std::string& path, Open&& open_it) {
   try {
     return open_it();
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(concat(path, ": the metadata of this Zarr cannot be understood (", error.what(), ")"));
+  } catch (const nlohmann::json::exception&) {
+    throw Error(
+        concat(path, ": the metadata of this Zarr cannot be understood: a value is of another kind than Zarr's"));
   } catch (const fs::filesystem_error& error) {
     throw_system_error("read", path, error.code().value());
   }

@@ -22,7 +22,10 @@ constexpr int64_t kMostMetadataBytes = 64 << 20;
 json parse_json(const fs::path& path) {
   VOX_CHECK(fs::file_size(path) <= kMostMetadataBytes, path.string(), ": metadata of ", fs::file_size(path),
             " bytes; this is no Zarr file");
-  json value = json::parse(read_file(path), nullptr, false);
+  // What lies deeper means nothing to us, and a value that nests without end cannot even be copied.
+  constexpr int kDeepest = 64;
+  const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; };
+  json value = json::parse(read_file(path), is_shallow, false);
   VOX_CHECK(value.is_object(), path.string(), ": this is not valid JSON; was it copied or downloaded completely?");
   return value;
 }
@@ -118,7 +121,8 @@ Compressor compressor_from(const std::string& id, const std::string& path) {
        {Compressor::kGzip, Compressor::kZlib, Compressor::kZstd, Compressor::kLz4, Compressor::kBlosc}) {
     if (id == name_of(known)) return known;
   }
-  throw Error(concat(path, ": chunks are packed by \"", id, "\"; known are gzip, zlib, zstd, lz4 and blosc"));
+  throw Error(
+      concat(path, ": chunks are packed by \"", printable(id), "\"; known are gzip, zlib, zstd, lz4 and blosc"));
 }
 
 Array read_version2(const fs::path& file) {
@@ -141,7 +145,7 @@ Array read_version2(const fs::path& file) {
   const json compressor = meta.value("compressor", json());
   if (!compressor.is_null()) array.codec.compressor = compressor_from(entry<std::string>(compressor, "id", path), path);
   const std::string order = entry<std::string>(meta, "order", path);
-  VOX_CHECK(order == "C" || order == "F", path, ": \"order\" is \"", order, "\"; expected C or F");
+  VOX_CHECK(order == "C" || order == "F", path, ": \"order\" is \"", printable(order), "\"; expected C or F");
   const std::string separator = meta.value("dimension_separator", json(".")).is_string()
                                     ? meta.value("dimension_separator", std::string("."))
                                     : std::string();
@@ -154,9 +158,11 @@ Array read_version2(const fs::path& file) {
 
 // ---- version 3 ----
 
-json configuration_of(const json& codec) {
+json configuration_of(const json& codec, const std::string& path) {
   const auto found = codec.find("configuration");
-  return found == codec.end() ? json::object() : *found;
+  if (found == codec.end()) return json::object();
+  VOX_CHECK(found->is_object(), path, ": a \"configuration\" is ", found->dump().substr(0, 60), "; expected {...}");
+  return *found;
 }
 
 std::string name_of_codec(const json& codec, const std::string& path) {
@@ -182,9 +188,9 @@ void read_codecs(Array& array, const json& codecs, std::vector<size_t>* order, c
   bool as_bytes = false;
   for (const json& codec : codecs) {
     const std::string name = name_of_codec(codec, path);
-    const json settings = codec.is_object() ? configuration_of(codec) : json::object();
+    const json settings = codec.is_object() ? configuration_of(codec, path) : json::object();
     VOX_CHECK(!array.codec.crc32c && (name == "crc32c" || array.codec.compressor == Compressor::kNone), path,
-              ": the codec \"", name, "\" follows another that packs; such a chain cannot be read");
+              ": the codec \"", printable(name), "\" follows another that packs; such a chain cannot be read");
     if (name == "transpose" && !as_bytes) {
       *order = transposed_order(settings.value("order", json()), array.shape.size(), path);
     } else if (name == "bytes" && !as_bytes) {
@@ -198,7 +204,7 @@ void read_codecs(Array& array, const json& codecs, std::vector<size_t>* order, c
       array.codec.crc32c = true;
     } else {
       const bool numcodecs = name.starts_with("numcodecs.");
-      VOX_CHECK(as_bytes, path, ": the codec \"", name, "\" cannot be read",
+      VOX_CHECK(as_bytes, path, ": the codec \"", printable(name), "\" cannot be read",
                 name == "sharding_indexed" ? " here (shards inside shards, or after another codec)" : "");
       array.codec.compressor = compressor_from(numcodecs ? name.substr(10) : name, path);
     }
@@ -222,9 +228,9 @@ void read_sharding(Array& array, const json& settings, const std::string& path, 
   sharding.index_crc32c = false;
   for (const json& codec : settings.value("index_codecs", json::array())) {
     const std::string name = name_of_codec(codec, path);
-    const bool big = codec.is_object() && configuration_of(codec).value("endian", json("little")) == "big";
-    VOX_CHECK((name == "bytes" && !big) || name == "crc32c", path, ": the index of a shard is packed by \"", name,
-              "\"; known are bytes (little endian) and crc32c");
+    const bool big = codec.is_object() && configuration_of(codec, path).value("endian", json("little")) == "big";
+    VOX_CHECK((name == "bytes" && !big) || name == "crc32c", path, ": the index of a shard is packed by \"",
+              printable(name), "\"; known are bytes (little endian) and crc32c");
     sharding.index_crc32c |= name == "crc32c";
   }
   constexpr int64_t kMostChunks = int64_t{1} << 26;
@@ -251,7 +257,7 @@ Array read_version3(const fs::path& file) {
   const bool as_version2 = entry<std::string>(keys, "name", path) == "v2";
   VOX_CHECK(as_version2 || keys["name"] == "default", path, ": the chunk key encoding ", keys["name"].dump(),
             " is unknown");
-  const json separator = configuration_of(keys).value("separator", json(as_version2 ? "." : "/"));
+  const json separator = configuration_of(keys, path).value("separator", json(as_version2 ? "." : "/"));
   VOX_CHECK(separator == "." || separator == "/", path, ": the separator of chunk keys is neither \".\" nor \"/\"");
   array.separator = separator.get<std::string>()[0];
   if (!as_version2) array.key_prefix = std::string("c") + array.separator;

@@ -1,6 +1,7 @@
 #include "io/zarr_types.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace vox::zarr {
 namespace {
@@ -29,13 +30,13 @@ TypeName type_from_numpy(const std::string& name, const std::string& path) {
       continue;
     return {known.element, name[0] == '>' && size_of(known.element) > 1};
   }
-  refuse("\"" + name + "\"", path);
+  refuse("\"" + printable(name) + "\"", path);
 }
 
 ElementType type_from_name(const std::string& json, const std::string& path) {
   for (const KnownType& known : kTypes)
     if (json == concat('"', known.name, '"')) return known.element;
-  refuse(json.substr(0, 60), path);
+  refuse(printable(json.substr(0, 60)), path);
 }
 
 std::string numpy_name(DType dtype) {

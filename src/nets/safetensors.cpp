@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace vox {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kLengthBytes = 8;
+constexpr int kDeepest = 16;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 
 int64_t byte_count(const std::string& dtype, const std::vector<int64_t>& shape, const std::string& what) {
@@ -23,7 +25,7 @@ int64_t byte_count(const std::string& dtype, const std::vector<int64_t>& shape, 
 }
 
 StoredTensor parse_tensor(const std::string& name, const Json& entry, const std::string& path, int64_t data_begin) {
-  const std::string what = concat(path, ": tensor \"", name, "\"");
+  const std::string what = concat(path, ": tensor \"", printable(name), "\"");
   StoredTensor tensor;
   tensor.name = name;
   int64_t begin = 0, end = 0;
@@ -61,8 +63,8 @@ std::string read_header(const InputFile& file) {
 void require_no_holes(const std::vector<StoredTensor>& tensors, const InputFile& file, int64_t data_begin) {
   int64_t expected = data_begin;
   for (const StoredTensor& tensor : tensors) {
-    VOX_CHECK(tensor.begin == expected, file.path(), ": tensor \"", tensor.name, "\" begins at byte ", tensor.begin,
-              " but the one before ends at ", expected, "; the file is damaged");
+    VOX_CHECK(tensor.begin == expected, file.path(), ": tensor \"", printable(tensor.name), "\" begins at byte ",
+              tensor.begin, " but the one before ends at ", expected, "; the file is damaged");
     expected += tensor.bytes;
   }
   VOX_CHECK(expected == file.size(), file.path(), ": the header describes ", expected, " bytes but the file has ",
@@ -76,13 +78,15 @@ int64_t safetensors_item_size(const std::string& dtype, const std::string& what)
                                                     {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
                                                     {"I32", 4},  {"F32", 4}, {"U64", 8}, {"I64", 8},     {"F64", 8}};
   const auto found = sizes.find(dtype);
-  VOX_CHECK(found != sizes.end(), what, " has the type \"", dtype, "\", which safetensors does not know");
+  VOX_CHECK(found != sizes.end(), what, " has the type \"", printable(dtype), "\", which safetensors does not know");
   return found->second;
 }
 
 SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path), header_(read_header(file_)) {
   const int64_t data_begin = static_cast<int64_t>(header_.size());
-  const Json header = Json::parse(header_.begin() + kLengthBytes, header_.end(), nullptr, false);
+  // Tensors stand three levels deep; a value that nests without end cannot even be copied.
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
+  const Json header = Json::parse(header_.begin() + kLengthBytes, header_.end(), is_shallow, false);
   VOX_CHECK(header.is_object(), file_.path(), ": the header is no JSON object; the file is damaged or no safetensors");
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") {
@@ -91,7 +95,7 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path), header_(re
     }
     VOX_CHECK(entry.is_object(), file_.path(), ": __metadata__ is no map");
     for (const auto& [key, value] : entry.items()) {
-      VOX_CHECK(value.is_string(), file_.path(), ": metadata \"", key, "\" is no text");
+      VOX_CHECK(value.is_string(), file_.path(), ": metadata \"", printable(key), "\" is no text");
       metadata_[key] = value.get<std::string>();
     }
   }

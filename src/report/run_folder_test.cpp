@@ -58,6 +58,16 @@ TEST(RunFolder, AStatusWithValuesOfTheWrongTypeIsReadWithoutThem) {
   EXPECT_EQ(status->loss, 2.0);
 }
 
+TEST(RunFolder, NestingWithoutEndIsReadOrRefused) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  const std::string deep = std::string(300000, '[') + std::string(300000, ']');
+  write_file(run.status(), concat("{\"step\": 7, \"loss\": ", deep, "}"));
+  EXPECT_EQ(read_status(run)->step, 7);
+  write_file(run.record(), concat("{\"processes\": ", deep, ", \"libraries\": ", deep, "}"));
+  EXPECT_THROW(read_record(run), Error);
+}
+
 TEST(RunRecord, AnUnknownStateIsRefusedWithTheFileThatHasIt) {
   const TestFolder folder;
   const RunFolder run = RunFolder::create(folder.path(), "demo");

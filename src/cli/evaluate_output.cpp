@@ -77,6 +77,7 @@ void print_table(const MetricEntry& metric, const Results& results, const Scores
   for (const ScoreInfo& score : metric.scores) columns.push_back(score.name);
   print_rows("case", rows, columns);
   if (mean.classes.size() > 1) print_groups(metric, mean);
+  std::cout << '\n' << metric.help << "; `voxloom list metrics` says what each score is\n";
 }
 
 void write_csv(const std::string& path, const MetricEntry& metric, const Results& results) {

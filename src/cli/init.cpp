@@ -24,8 +24,8 @@ void run(const Arguments& arguments) {
   VOX_CHECK(arguments.force || !fs::exists(arguments.output), arguments.output,
             " exists already; choose another --output, or replace it with --force");
   const Layout layout = find_layout(arguments.folder);
-  std::cerr << "reading " << layout.cases.size() << (layout.cases.size() == 1 ? " case (" : " cases (") << layout.title
-            << ")\n";
+  std::cerr << "reading " << layout.cases.size() << (layout.cases.size() == 1 ? " case" : " cases") << ", laid out as "
+            << layout.title << '\n';
   ThreadPool pool(available_cpus());
   for (const std::string& remark : layout.remarks) std::cerr << "note: " << remark << '\n';
   const Fingerprint print = measure(layout, pool);

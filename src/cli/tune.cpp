@@ -127,7 +127,8 @@ void print_summary(const TuneResult& result, const TuneRequest& request, const s
     std::cout << '\n';
   }
   if (result.chosen.empty()) {
-    std::cout << "\nnothing that was tried is faster than the recipe as it is\n";
+    std::cout << (result.trials.size() > 1 ? "\nnothing that was tried is faster than the recipe as it is\n"
+                                           : "\nno other setting was tried: none promised a gain in the time given\n");
     return;
   }
   std::cout << "\nchosen: " << join(result.chosen, " ") << '\n';

@@ -101,6 +101,15 @@ def test_an_index_of_chunks_that_cannot_be_read_is_no_fill_value(voxloom, draw, 
     refused(voxloom, f"{tmp_path}/a.h5:d", "a.h5", "chunk")
 
 
+def test_an_index_of_chunks_far_outside_the_file_is_one_sentence(voxloom, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("d", data=np.ones((24, 8, 8), "uint8"), chunks=(8, 8, 8))
+    content = (tmp_path / "a.h5").read_bytes()
+    pointer = struct.pack("<Q", content.index(b"TREE\1"))
+    (tmp_path / "a.h5").write_bytes(content.replace(pointer, struct.pack("<Q", 2**63 + 8)))
+    refused(voxloom, f"{tmp_path}/a.h5:d", "index of its chunks")
+
+
 def test_values_in_the_header_that_are_fewer_than_the_shape_says_are_refused(voxloom, tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

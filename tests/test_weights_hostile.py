@@ -4,6 +4,7 @@ import pickle
 import struct
 import zipfile
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -157,6 +158,16 @@ def test_headers_of_safetensors_that_nest_without_end_or_hold_controls_are_refus
     header = f'{{"{name}": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
     (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     assert "\x1b" not in refusal(voxloom, tmp_path / "w.safetensors")
+
+
+def test_numbers_of_keras_wider_than_any_float_are_refused(voxloom, tmp_path):
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        file.create_dataset("conv3d/kernel:0", data=np.ones(3, "float32"))
+    content = (tmp_path / "w.h5").read_bytes()
+    float32 = b"\x11\x20\x1f\x00" + struct.pack("<I", 4)
+    assert float32 in content
+    (tmp_path / "w.h5").write_bytes(content.replace(float32, float32[:4] + struct.pack("<I", 2**31 + 4)))
+    assert "2147483652 bytes" in refusal(voxloom, tmp_path / "w.h5")
 
 
 def test_a_flipped_bit_of_a_weight_is_noticed(voxloom, draw, tmp_path):

@@ -29,7 +29,7 @@ uint64_t tree_address(const InputFile& file, uint64_t header) {
   if (get<uint8_t>(prefix, 0) != 1) return kUndefined;
   std::vector<Block> blocks{{header + 16, get<uint32_t>(prefix, 8)}};
   for (size_t i = 0; i < blocks.size() && i < 64; ++i) {
-    if (blocks[i].bytes > 1 << 20) return kUndefined;
+    if (blocks[i].bytes > 1 << 20 || blocks[i].address >= static_cast<uint64_t>(file.size())) return kUndefined;
     std::vector<std::byte> block(static_cast<size_t>(blocks[i].bytes));
     file.read(static_cast<int64_t>(blocks[i].address), block);
     for (size_t at = 0; at + 8 <= block.size();) {
@@ -60,6 +60,8 @@ bool read_tree(Walk& walk, uint64_t address, int level_above) {
   constexpr size_t kHead = 24;
   const InputFile& file = walk.file;
   std::vector<std::byte> head(kHead);
+  VOX_CHECK(address < static_cast<uint64_t>(file.size()), file.path(),
+            ": the index of its chunks points behind the end of the file; the file is damaged");
   file.read(static_cast<int64_t>(address), head);
   const int level = get<uint8_t>(head, 5);
   const size_t entries = get<uint16_t>(head, 6), key = 8 + 8 * (walk.rank + 1), step = key + 8;

@@ -98,6 +98,9 @@ class KerasFile : public ArrayFile {
     // Neither texts nor counters are weights, and no weights lie in other files.
     const bool lies_here = H5Pget_external_count(creation.get()) == 0 && H5Pget_layout(creation.get()) != H5D_VIRTUAL;
     if (H5Tget_class(type.get()) != H5T_FLOAT || !lies_here) return;
+    constexpr size_t kWidestFloat = 16;
+    VOX_CHECK(H5Tget_size(type.get()) <= kWidestFloat, path_, ": the array ", printable(name), " has numbers of ",
+              H5Tget_size(type.get()), " bytes; the file is damaged");
     VOX_CHECK(h5::has_its_values(dataset.get()), path_, ": the shape of the array ", printable(name),
               " needs more bytes than are stored; the file is damaged");
     ArrayEntry entry{.name = name, .dtype = H5Tget_size(type.get()) == 8 ? "F64" : "F32", .shape = {}};

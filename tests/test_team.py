@@ -88,7 +88,7 @@ def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, vo
     os.kill(workers_of(process)[0], signal.SIGKILL)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 3
-    assert "process 2 of the training ended by signal 9" in said and str(run / "worker-1.log") in said
+    assert "worker 1 of the training ended by signal 9" in said and str(run / "worker-1.log") in said
     assert record(run)["state"] == "failed"
 
 

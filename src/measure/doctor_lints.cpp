@@ -100,8 +100,9 @@ int64_t step_memory(const RecipeFacts& recipe) {
 std::vector<Finding> lint_batch(const RecipeFacts& recipe) {
   const Options& options = recipe.config.options;
   const int64_t batch = options.data.batch_size, effective = samples_of_step(options);
-  const std::string sum = concat("effective batch ", effective, " (", batch, batch == 1 ? " patch x " : " patches x ",
-                                 options.training.accumulate, " accumulated)");
+  const std::string sum = concat(
+      "effective batch ", effective, " (", batch, batch == 1 ? " patch x " : " patches x ", options.training.accumulate,
+      " accumulated", team_size(options.system) > 1 ? concat(" x ", team_size(options.system), " GPUs") : "", ")");
   std::vector<Finding> found;
   const bool known = recipe.network.problem.empty();
   if (batch == 1 && known && 2 * recipe.network.memory_doubled.total() < step_memory(recipe))

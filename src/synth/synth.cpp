@@ -45,7 +45,7 @@ void make_synthetic(const std::string& kind, const SynthRequest& request, Thread
   VOX_CHECK(request.thickness >= 0.1 && request.thickness <= 100, "a section of ", request.thickness,
             " voxel widths cannot be made; expected 0.1 to 100");
   VOX_CHECK(request.count > 0, "synthetic data needs a count of at least 1, not ", request.count);
-  const fs::path folder(request.folder), record = folder / "synth.json";
+  const fs::path folder(request.folder), record = folder / ".synth.json";
   const std::string description = description_of(kind, request);
   const FileLock lock(folder / ".synth.lock", "", FileLock::IfHeld::kWait);
   if (fs::exists(record)) {

@@ -27,7 +27,7 @@ struct SynthEntry {
 };
 const std::vector<SynthEntry>& all_synths();
 
-// Makes `kind` in request.folder: whole volumes appear under their names one by one, and a last file `synth.json` says
+// Makes `kind` in request.folder: whole volumes appear under their names one by one, and a last file `.synth.json` says
 // that all are there and by which request. A folder made by the same request is left alone, one made by another is an
 // Error; several processes may ask at once.
 void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool);

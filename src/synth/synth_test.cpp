@@ -122,9 +122,9 @@ TEST(Synthetic, EveryKindIsMadeOnceAndRefusesAnotherRequest) {
         std::filesystem::temp_directory_path() / ("vox_synth_" + entry.name + std::to_string(::getpid()));
     SynthRequest request{.folder = folder.string(), .count = 2, .size = {12, 16, 16}, .seed = 3, .suffix = ".npy"};
     make_synthetic(entry.name, request, pool);
-    const auto made = std::filesystem::last_write_time(folder / "synth.json");
+    const auto made = std::filesystem::last_write_time(folder / ".synth.json");
     make_synthetic(entry.name, request, pool);
-    EXPECT_EQ(made, std::filesystem::last_write_time(folder / "synth.json")) << entry.name;
+    EXPECT_EQ(made, std::filesystem::last_write_time(folder / ".synth.json")) << entry.name;
     request.seed = 4;
     EXPECT_THROW(make_synthetic(entry.name, request, pool), Error) << entry.name;
     std::filesystem::remove_all(folder);

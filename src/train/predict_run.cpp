@@ -139,7 +139,7 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
       one.network = std::make_unique<Renormalised>(std::move(one.network), first, own);
   }
   Options& options = all.front().options;
-  options.system.num_cpus = 0;  // of the machine that predicts, not of the one that trained
+  options.system.num_cpus = options.system.compute_threads = 0;  // of the machine that predicts, not that trained
   for (const std::string& text : request.overrides) {
     const bool known = text.starts_with("inference.") || text.starts_with("data.") || text.starts_with("system.");
     VOX_CHECK(known, "\"", text, "\": prediction takes keys of inference, data and system; the rest is the run's own");
@@ -254,7 +254,8 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   std::vector<Network*> networks;
   for (const Trained& one : all) networks.push_back(one.network.get());
   const ThreadPlan threads = plan_threads(first.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
-  at::set_num_threads(threads.cpus);  // reading takes little beside computing
+  // Reading takes little beside computing.
+  at::set_num_threads(first.options.system.compute_threads > 0 ? threads.compute : threads.cpus);
   Dataset dataset = wanted_cases(request, first.options);
   tell_of_trained_cases(all, request, dataset);
   std::vector<PredictedCase> result;

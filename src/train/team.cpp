@@ -38,7 +38,7 @@ std::string how_it_ended(const Follower& follower, size_t number, int status) {
   const std::string how =
       WIFSIGNALED(status) ? concat("by signal ", WTERMSIG(status)) : concat("with exit status ", WEXITSTATUS(status));
   const std::string said = last_line(follower.log);
-  return concat("process ", number + 2, " of the training ended ", how, said.empty() ? "" : concat(" (", said, ")"),
+  return concat("worker ", number + 1, " of the training ended ", how, said.empty() ? "" : concat(" (", said, ")"),
                 "; its messages are in ", follower.log);
 }
 

@@ -72,7 +72,7 @@ TEST(Team, AProcessThatEndsIsNamed) {
     FAIL() << "it waits for nobody";
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::kMachine);
-    EXPECT_THAT(error.what(), HasSubstr("process 2 of the training ended with exit status 7"));
+    EXPECT_THAT(error.what(), HasSubstr("worker 1 of the training ended with exit status 7"));
   }
 }
 

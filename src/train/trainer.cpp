@@ -99,7 +99,7 @@ class Session {
       return run_guarded();
     } catch (const std::exception& error) {
       writer_.log(concat("failed: ", error.what()));
-      if (former_ && !schedule_)  // refused before anything was done: the run is what it was
+      if (former_ && !schedule_ && former_->state != RunState::kFailed)  // refused: the run is what it was
         writer_.finish(former_->state, former_->reason);
       else
         writer_.finish(RunState::kFailed, error.what());
@@ -179,7 +179,8 @@ class Session {
     const Dataset& kept = store_->dataset();
     require_labels(kept);
     log_.say(concat(kept.cases.size(), " cases: ", kept.train.size(), " to train, ", kept.validation.size(),
-                    " to validate; ", threads_.data, " data threads, ", threads_.compute, " compute threads, on ",
+                    " to validate; ", threads_.data, threads_.data == 1 ? " data thread, " : " data threads, ",
+                    threads_.compute, threads_.compute == 1 ? " compute thread, on " : " compute threads, on ",
                     device_.str()));
     if (kept.validation.empty() && options_.validation.every > 0)
       log_.warn("no case is left to validate with: there will be no scores and no best checkpoint");

@@ -181,7 +181,8 @@ void define(CLI::App& command) {
   auto options = std::make_shared<AloneOptions>();
   command.require_subcommand(0, 1);
   CLI::Option* json_flag = command.add_flag("--json", options->as_json, "Without a name: one JSON document of all");
-  CLI::Option* device = command.add_option("--device", options->device, "Without a name: cpu, cuda or cuda:N; without it a GPU where there is one");
+  CLI::Option* device = command.add_option("--device", options->device,
+                                           "Without a name: cpu, cuda or cuda:N; without it a GPU where there is one");
   for (const CommandEntry& entry : all_benchmarks()) {
     CLI::App* part = command.add_subcommand(entry.name, entry.help);
     entry.define(*part);

@@ -14,7 +14,7 @@ struct LossBenchRequest {
   Extent3 size{72, 136, 136};
   int64_t batch = 2, channels = 1;
   int64_t repeats = 7, warm_up = 2;
-  int threads = 0;  // torch's own; 0: all there are
+  int threads = 0;     // torch's own; 0: all there are
   std::string device;  // empty: a GPU where there is one
   uint64_t seed = 0;
 };

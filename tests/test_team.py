@@ -1,5 +1,6 @@
 """A training in several processes is the training of one with as many micro-batches a step."""
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -25,8 +26,17 @@ def trained(tmp_path_factory):
 
 
 def workers_of(process):
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
-    return [int(word) for word in found.split()]
+    def parent(stat):
+        return int(stat.rpartition(")")[2].split()[1])
+
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if parent(status.read_text()) == process.pid:
+                found.append(int(status.parent.name))
+        except OSError:
+            pass  # it ended meanwhile
+    return found
 
 
 def wait_for_step(run, step, process):

@@ -126,3 +126,4 @@ def test_when_the_leader_dies_nobody_is_left(trained, tmp_path):
 def test_what_cannot_be_is_one_sentence(trained, voxloom, tmp_path, options, sentence):
     refused = voxloom("train", trained / "recipe.yaml", "--run", tmp_path / "run", *SHORT, *options, check=False)
     assert refused.returncode == 1 and sentence in refused.stderr
+    assert not (tmp_path / "run").exists()

@@ -327,3 +327,10 @@ def test_the_memory_of_activations_is_what_pytorch_keeps(voxloom, draw, tmp_path
         kept.pop(held.untyped_storage().data_ptr(), None)
     assert output.shape == image.shape
     assert float(counted[1]) * 2**20 == pytest.approx(sum(kept.values()), rel=0.15)
+
+
+def test_a_run_that_fails_again_has_the_newest_reason(voxloom, draw, tmp_path):
+    recipe, run = write_training(tmp_path, draw), tmp_path / "run"
+    for option, reason in (("model.in_channels=3", "model.in_channels is 3"), ("model.in_channels=4", "is 4")):
+        voxloom("train", recipe, "--run", run, option, check=False)
+        assert record(run)["state"] == "failed" and reason in record(run)["reason"]

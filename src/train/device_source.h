@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "train/place.h"
 #include "train/placement.h"
 #include "train/step.h"
-#include "train/team_sum.h"
 
 namespace vox {
 

@@ -15,6 +15,7 @@
 #include "nets/weights.h"
 #include "ops/kernel_choice.h"
 #include "train/step.h"
+#include "train/team.h"
 
 namespace vox {
 namespace {
@@ -135,7 +136,12 @@ std::vector<std::string> check_loss_terms(const Options& options) {
   std::optional<Error> wrong;
   for (int64_t channels = first; channels <= last; ++channels) {
     try {
-      return LossSet(options.loss, options.data, channels, model.heads).term_names();
+      const LossSet loss(options.loss, options.data, channels, model.heads);
+      const std::vector<std::string> names = loss.term_names();
+      for (size_t i = 0; i < names.size(); ++i)
+        VOX_CHECK(loss.delay(i) == 0 || team_size(options.system) == 1, "loss.terms: ", names[i],
+                  " has a delay, and system.num_gpus is above 1: checkpoints keep what one process finds; set it to 0");
+      return names;
     } catch (const Error& error) {
       if (!wrong) wrong = error;
     }

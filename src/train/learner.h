@@ -13,7 +13,7 @@
 #include "nets/network.h"
 #include "pipeline/pipeline.h"
 #include "train/optimizer.h"
-#include "train/team_sum.h"
+#include "train/place.h"
 
 namespace vox {
 
@@ -36,7 +36,8 @@ void keep_memory_between_steps(const at::Device& device);
 // Channels in and out filled in from the data and the loss where the recipe leaves them open.
 ModelOptions resolve_model(const Options& options, int64_t image_channels, const std::vector<int64_t>& label_values);
 
-// Error where a term of the loss, or an option of one, is wrong whatever the data will be. Returns the terms' names.
+// Error where a term of the loss, or an option of one, is wrong whatever the data will be, or is not for several GPUs.
+// Returns the terms' names.
 std::vector<std::string> check_loss_terms(const Options& options);
 
 // A network on its device, in its compute type and layout.
@@ -51,8 +52,8 @@ struct Learner {
 };
 Learner make_learner(const Options& options, const Store& store, const at::Device& device);
 
-// A pipeline of training samples from sample number `first` on.
-// Of processes that train together each has every micro-batch whose turn is its own.
+// A pipeline of training samples from sample number `first` on; of processes that train together each has the
+// micro-batches whose turn is its own.
 std::unique_ptr<Pipeline> training_pipeline(const std::shared_ptr<Store>& store, const Options& options, int64_t first,
                                             int64_t micro_batch, int threads, GatherOn gather_on = GatherOn::kHost,
                                             const BoxMemory& box_memory = {}, Place place = {});

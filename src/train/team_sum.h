@@ -7,11 +7,9 @@
 #include <memory>
 #include <vector>
 
-namespace vox {
+#include "train/place.h"
 
-struct Place {  // of a process among those that train together
-  int index = 0, count = 1;
-};
+namespace vox {
 
 class TeamSum {
  public:

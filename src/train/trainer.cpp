@@ -202,10 +202,6 @@ class Session {
 
   void start_team(const std::string& checkpoint) {
     const std::vector<std::string> terms = learner_.loss->term_names();
-    for (size_t i = 0; i < terms.size(); ++i)
-      VOX_CHECK(
-          learner_.loss->delay(i) == 0, "loss.terms: ", terms[i],
-          " has a delay, and system.num_gpus is above 1: checkpoints keep what one process finds; set delay to 0");
     TeamStart start{state_.step,      state_.micro_batch, static_cast<int64_t>(terms.size()) + 1,
                     threads_.compute, checkpoint,         device_.is_cuda()};
     for (const Parameter& parameter : learner_.network->parameters().all())

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/shallow_json.h"
 #include "base/text.h"
 #include "io/zarr_types.h"
 
@@ -22,10 +23,7 @@ constexpr int64_t kMostMetadataBytes = 64 << 20;
 json parse_json(const fs::path& path) {
   VOX_CHECK(fs::file_size(path) <= kMostMetadataBytes, path.string(), ": metadata of ", fs::file_size(path),
             " bytes; this is no Zarr file");
-  // What lies deeper means nothing to us, and a value that nests without end cannot even be copied.
-  constexpr int kDeepest = 64;
-  const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; };
-  json value = json::parse(read_file(path), is_shallow, false);
+  json value = parse_shallow<json>(read_file(path));
   VOX_CHECK(value.is_object(), path.string(), ": this is not valid JSON; was it copied or downloaded completely?");
   return value;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/shallow_json.h"
 #include "base/text.h"
 
 namespace vox {
@@ -13,7 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int kDeepest = 16;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 
 int64_t byte_count(const std::string& dtype, const std::vector<int64_t>& shape, const std::string& what) {
@@ -84,9 +84,7 @@ int64_t safetensors_item_size(const std::string& dtype, const std::string& what)
 
 SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path), header_(read_header(file_)) {
   const int64_t data_begin = static_cast<int64_t>(header_.size());
-  // Tensors stand three levels deep; a value that nests without end cannot even be copied.
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
-  const Json header = Json::parse(header_.begin() + kLengthBytes, header_.end(), is_shallow, false);
+  const Json header = parse_shallow<Json>(std::string_view(header_).substr(kLengthBytes));
   VOX_CHECK(header.is_object(), file_.path(), ": the header is no JSON object; the file is damaged or no safetensors");
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") {

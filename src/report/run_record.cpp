@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shallow_json.h"
 #include "base/text.h"
 #include "report/run_folder.h"
 
@@ -13,13 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kNotJson = 101;  // of the library's errors
-
-// Without what lies deeper than anything that a run writes: a value that nests without end cannot even be copied.
-Json parse_shallow(const std::string& text, bool allow_exceptions) {
-  constexpr int kDeepest = 16;
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
-  return Json::parse(text, is_shallow, allow_exceptions);
-}
 
 RunState state_from_name(const std::string& name, const std::string& path) {
   for (const RunState state : {RunState::kRunning, RunState::kFinished, RunState::kStopped, RunState::kFailed})
@@ -112,7 +106,7 @@ const char* name_of(RunState state) {
 
 RunRecord read_record(const RunFolder& run) {
   try {
-    return record_from(parse_shallow(read_file(run.record()), true), run.record().string());
+    return record_from(parse_shallow<Json>(read_file(run.record()), /*allow_exceptions=*/true), run.record().string());
   } catch (const nlohmann::json::exception& error) {
     throw Error(concat(run.record().string(), ": this run's record is not what a run writes (",
                        error.id == kNotJson ? "no valid JSON" : "a value of the wrong type",
@@ -137,7 +131,7 @@ void write_record(const RunFolder& run, const RunRecord& record) {
 
 std::optional<RunStatus> read_status(const RunFolder& run) {
   if (!fs::exists(run.status())) return std::nullopt;
-  const Json json = parse_shallow(read_file(run.status()), false);
+  const Json json = parse_shallow<Json>(read_file(run.status()));
   if (json.is_discarded() || !json.is_object()) return std::nullopt;  // a heartbeat is no evidence worth failing for
   RunStatus status;
   status.step = whole_or_zero(json, "step");

@@ -4,7 +4,7 @@
     tools/sanitize_gpu.py [--program build/gpu/src/vox_cuda_test] [--tool racecheck --tool memcheck] [--limit 90]
 
 Kernels of others (torch, cuDNN), which the tests compare with, run as they are. Tests of speed and of large volumes are
-left out, and so are those of whole networks, whose kernels the others launch. Exit 0: every group ended without a finding.
+left out, and so are those of whole networks, whose kernels the others launch, and those of NCCL. Exit 0: every group ended without a finding.
 For racecheck build with -DVOX_RACECHECK=ON: it does not see that a lane arrives for its warp, and reports the exchange
 between blocks otherwise.
 """
@@ -22,9 +22,10 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 NAMED = {"convolutions": "Conv3dCuda.*", "norm, head, upsample": "NormCuda.*:HeadCuda.*:UpsampleCuda.*",
          "losses": "FusedLoss.*:*VolumeLossesCuda.*:VolumeCuda.*",
          "optimizer, gather, transforms": "OptimizerCuda.*:ParametersCuda.*:GatherCuda.*:IntensityCuda.*",
-         "sums, skeletons, topology": "NormSums*:*ThinningCuda.*:BettiCuda.*:PersistenceCuda.*:TopologyCuda.*"}
+         "sums, skeletons, topology": "NormSums*:*ThinningCuda.*:BettiCuda.*:PersistenceCuda.*:TopologyCuda.*",
+         "columns": "ColumnsCuda.*"}
 LEFT_OUT = ["*.TimeOf*", "*TakesLittle*", "*Large*", "*AMeanFar*", "*TwoThousand*", "GraphStep*", "*FusedUNet*",
-            "DeviceSource*"]
+            "DeviceSource*", "TeamSum*"]
 
 
 def groups():

@@ -17,6 +17,7 @@ struct PostOptions {  // inference.postprocess: [{name: threshold, level: 0.4}, 
 struct InferenceOptions {
   Extent3 window;  // zero: the patch size
   double overlap = 0.5;
+  Extent3 shift;
   std::string blend = "gaussian";
   double memory_gb = 4;
   int64_t batch_size = 1;
@@ -36,6 +37,13 @@ struct InferenceOptions {
              .max = 65536,
              .named = NamedValue{"auto", 0}});
     v.field("overlap", overlap, {.meaning = "Share of a window that its neighbour covers", .min = 0, .max = 0.95});
+    v.field(
+        "shift", shift,
+        {.meaning = "Each window moved by this much back and on along each axis, eight windows for one: averages over "
+                    "what a network with strides makes of the same voxels at other places",
+         .unit = "voxels",
+         .min = 0,
+         .max = 65536});
     v.field("blend", blend,
             {.meaning = "Weight of a voxel by its place in the window", .choices = {"gaussian", "constant", "bump"}});
     v.field("memory_gb", memory_gb,

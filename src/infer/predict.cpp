@@ -265,7 +265,8 @@ SlidingWindowOptions window_options(const Options& options) {
           .blend = blend_from_name(inference.blend),
           .batch_size = std::max<int64_t>(1, inference.batch_size),
           .augment = augment_from_name(inference.tta),
-          .mirroring = mirroring_of(options.augmentation)};
+          .mirroring = mirroring_of(options.augmentation),
+          .shift = inference.shift};
 }
 
 void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,

@@ -32,7 +32,7 @@ std::vector<Layer> layers_of(const Extent3& volume, const Box3& region, const Sl
     for (; z < until; z += options.window.z) layers.push_back({z, 0, {}});
   };
   int64_t covered = first_slice;
-  for (const Extent3& begin : window_begins(volume, options.window, options.overlap, region)) {
+  for (const Extent3& begin : window_begins(volume, options.window, options.overlap, region, options.shift)) {
     if (begin.z + options.window.z <= first_slice) continue;
     if (layers.empty() || layers.back().z != begin.z) {
       add_without_windows(covered, begin.z);
@@ -42,7 +42,8 @@ std::vector<Layer> layers_of(const Extent3& volume, const Box3& region, const Sl
     layers.back().begins.push_back(begin);
   }
   add_without_windows(covered, volume.z);
-  for (size_t i = 0; i < layers.size(); ++i) layers[i].next_z = i + 1 < layers.size() ? layers[i + 1].z : volume.z;
+  for (size_t i = 0; i < layers.size(); ++i)
+    layers[i].next_z = i + 1 < layers.size() ? std::max<int64_t>(0, layers[i + 1].z) : volume.z;
   return layers;
 }
 
@@ -252,7 +253,7 @@ at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Ten
                             const SlidingWindowOptions& options) {
   const at::NoGradGuard no_grad;
   const Extent3 extent{volume.size(1), volume.size(2), volume.size(3)}, &window = options.window;
-  for (int a = 0; a < 3; ++a) VOX_ASSERT(extent[a] >= window[a]);
+  for (int a = 0; a < 3; ++a) VOX_ASSERT(extent[a] >= window[a] && options.shift[a] == 0);
   const std::vector<Variant> variants = variants_of(window, options.augment, options.mirroring);
   std::optional<SlabBlend> blend;
   at::Tensor result;

@@ -26,6 +26,7 @@ struct SlidingWindowOptions {
   int64_t batch_size = 1;  // windows, or variants of one, at once
   Augment augment = Augment::kNone;
   Mirroring mirroring{};
+  Extent3 shift{};  // of every window, back and on
 };
 
 // A window that all networks can take: at least `window`, rounded up to what they divide.
@@ -55,8 +56,8 @@ struct SlabRun {
 void predict_slabs(const std::vector<Network*>& networks, const WindowSource& source,
                    const SlidingWindowOptions& options, const SlabRun& run);
 
-// The same of a volume [C, Z, Y, X] that lies on the networks' device and is nowhere smaller than the window; the
-// result [channels, Z, Y, X] stays there.
+// The same of a volume [C, Z, Y, X] that lies on the networks' device and is nowhere smaller than the window, without
+// shifts; the result [channels, Z, Y, X] stays there.
 at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Tensor& volume,
                             const SlidingWindowOptions& options);
 

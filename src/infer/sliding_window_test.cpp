@@ -76,6 +76,16 @@ TEST(Windows, OverARegionCoverItAndLieInsideTheVolume) {
   }
 }
 
+TEST(WindowBegins, AreMovedBackAndOnByTheShift) {
+  const Extent3 volume{32, 20, 20}, window{16, 16, 16};
+  const Box3 region{{8, 2, 2}, {24, 18, 18}};
+  const std::vector<Extent3> expected{{4, 2, 0}, {4, 2, 4}, {12, 2, 0}, {12, 2, 4}};
+  EXPECT_EQ(window_begins(volume, window, 0, region, {4, 0, 2}), expected);
+  const std::vector<Extent3> seen{{0, 0, -7}};  // one voxel: the window at 1 would see nothing
+  EXPECT_EQ(window_begins({16, 16, 1}, {16, 16, 8}, 0, whole({16, 16, 1}), {0, 0, 4}), seen);
+  EXPECT_THROW(window_begins(volume, window, 0, region, {9, 0, 0}), Error);
+}
+
 TEST(BlendWeights, AreAGaussianOfAnEighthOfTheWindow) {
   const Extent3 window{16, 8, 9};
   const std::vector<float> weights = blend_weights(window, Blend::kGaussian);
@@ -115,8 +125,12 @@ TEST(SlidingWindow, BlendsBackToWhatOneWindowWouldGive) {
     };
     AddsOne network;
     network.parameters().add({.name = "unused", .shape = {1}});
-    for (const Blend blend : {Blend::kGaussian, Blend::kConstant, Blend::kBump}) {
-      const Logits logits = predict_logits(network, source, {window, 0.5, blend, 3, Augment::kMirrorRotate});
+    for (const auto& [blend, shift] :
+         {std::pair{Blend::kGaussian, Extent3{}}, std::pair{Blend::kConstant, Extent3{}},
+          std::pair{Blend::kBump, Extent3{}}, std::pair{Blend::kGaussian, Extent3{3, 6, 4}},
+          std::pair{Blend::kConstant, Extent3{4, 0, 1}}}) {
+      const SlidingWindowOptions options{window, 0.5, blend, 3, Augment::kMirrorRotate, {}, shift};
+      const Logits logits = predict_logits(network, source, options);
       ASSERT_EQ(logits.channels, 2);
       ASSERT_EQ(logits.extent, volume);
       const float* values = logits.data.as<float>();
@@ -136,8 +150,11 @@ WindowSource noise_source(const Extent3& volume, const Extent3& window, std::vec
   source.read = [volume, window, image](const Extent3& begin, int64_t, float* out) {
     for (int64_t z = 0; z < window.z; ++z)
       for (int64_t y = 0; y < window.y; ++y)
-        for (int64_t x = 0; x < window.x; ++x)
-          *out++ = (*image)[static_cast<size_t>(((begin.z + z) * volume.y + begin.y + y) * volume.x + begin.x + x)];
+        for (int64_t x = 0; x < window.x; ++x) {
+          const Extent3 at = begin + Extent3{z, y, x};
+          const bool inside = whole(volume).contains({at, at + Extent3{1, 1, 1}});
+          *out++ = inside ? (*image)[static_cast<size_t>((at.z * volume.y + at.y) * volume.x + at.x)] : 0;
+        }
   };
   return source;
 }
@@ -157,14 +174,14 @@ TEST(SlidingWindow, OfAResidentVolumeIsTheSameToTheBit) {
                          expected.data.as<float>()));
 }
 
-void expect_the_same_wherever_the_run_starts(const std::optional<Box3>& region) {
+void expect_the_same_wherever_the_run_starts(const std::optional<Box3>& region, const Extent3& shift = {}) {
   const Extent3 volume{37, 12, 9}, window{8, 8, 8};
   std::vector<float> image;
   WindowSource source = noise_source(volume, window, &image);
   source.region = region;
   AddsOne network;
   network.parameters().add({.name = "unused", .shape = {1}});
-  const SlidingWindowOptions options{window, 0.7, Blend::kGaussian, 3};
+  const SlidingWindowOptions options{window, 0.7, Blend::kGaussian, 3, Augment::kNone, {}, shift};
   const int64_t slice = volume.y * volume.x;
   std::vector<int64_t> marks;
   const auto run_from = [&](int64_t first) {
@@ -208,6 +225,11 @@ TEST(Slabs, AreTheSameToTheBitWhereverTheRunStarts) {
 
 TEST(Slabs, OfWindowsOverARegionAreTheSameToTheBitWhereverTheRunStarts) {
   expect_the_same_wherever_the_run_starts(Box3{{14, 0, 0}, {31, 3, 2}});
+}
+
+TEST(Slabs, OfMovedWindowsAreTheSameToTheBitWhereverTheRunStarts) {
+  expect_the_same_wherever_the_run_starts(std::nullopt, {4, 1, 3});
+  expect_the_same_wherever_the_run_starts(Box3{{14, 0, 0}, {31, 3, 2}}, {3, 4, 0});
 }
 
 TEST(Slabs, AnErrorOfReaderOrWriterReachesTheCaller) {

@@ -20,6 +20,17 @@ std::vector<double> axis_weights(int64_t size, Blend blend) {
   return weights;
 }
 
+// In order; those that would lie wholly outside a volume of `size` are left out.
+std::vector<int64_t> moved_both_ways(const std::vector<int64_t>& begins, int64_t shift, int64_t size, int64_t window) {
+  std::vector<int64_t> moved;
+  for (const int64_t begin : begins)
+    for (const int64_t to : {begin - shift, begin + shift})
+      if (to < size && to + window > 0) moved.push_back(to);
+  std::sort(moved.begin(), moved.end());
+  moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+  return moved;
+}
+
 }  // namespace
 
 Blend blend_from_name(const std::string& name) {
@@ -42,14 +53,20 @@ std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window,
   return window_begins(volume, window, overlap, whole(volume));
 }
 
-std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region) {
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region,
+                                   const Extent3& shift) {
   VOX_CHECK(overlap >= 0 && overlap < 1, "the overlap of windows is ", overlap, "; it must be at least 0 and below 1");
-  const auto along = [&](int axis) {
+  const auto unmoved = [&](int axis) {
     const int64_t room = volume[axis] - window[axis];
     if (room <= 0) return axis_begins(volume[axis], window[axis], overlap);
     std::vector<int64_t> begins = axis_begins(region.extent()[axis], window[axis], overlap);
     for (int64_t& begin : begins) begin = std::clamp<int64_t>(begin + region.begin[axis], 0, room);
     return begins;
+  };
+  const auto along = [&](int axis) {
+    VOX_CHECK(2 * shift[axis] <= window[axis], "inference.shift is ", shift[axis],
+              " along an axis where the window is ", window[axis], "; more than half a window would leave gaps");
+    return moved_both_ways(unmoved(axis), shift[axis], volume[axis], window[axis]);
   };
   std::vector<Extent3> begins;
   for (const int64_t z : along(0))

@@ -17,9 +17,11 @@ Blend blend_from_name(const std::string& name);
 std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap);
 
 // z runs slowest: windows come in layers of equal z. They cover `region`, and lie inside the volume wherever it has
-// room for them.
+// room for them. With a shift each is there twice along that axis, moved by as much back and on, be it out of the
+// volume.
 std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap);
-std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region);
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region,
+                                   const Extent3& shift = {});
 
 // One weight a voxel of the window, at most 1 and never below a thousandth: equal, a gaussian of an eighth of the
 // window (as MONAI and nnU-Net), or the bump exp(1 - 1 / (1 - u^2)) of each axis (as PyTorch Connectomics), with u from

@@ -1,9 +1,11 @@
 // OpenKBP patient folders. Without a dataset the folder is the network's input: CT, then the ten structures, as int16.
 // `folder:ct`, `folder:dose`, `folder:possible_dose_mask`, `folder:<structure>` are one channel each, `folder:masks`
-// the ten structures. A channel costs the parsing of its own file and of no other.
+// the ten structures, `folder:prescription` the Gy that a voxel of a target is to get. A channel costs the parsing of
+// its own files and of no others.
 #include "io/openkbp.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -17,6 +19,13 @@
 
 namespace vox {
 namespace {
+
+constexpr const char* kPrescription = "prescription";
+struct Target {
+  const char* structure;
+  uint8_t dose_gy;
+};
+constexpr std::array<Target, 3> kTargets{{{"PTV56", 56}, {"PTV63", 63}, {"PTV70", 70}}};
 
 constexpr Extent3 kExtent{kOpenKbpSide, kOpenKbpSide, kOpenKbpSide};
 
@@ -171,6 +180,7 @@ class OpenKbpReader final : public VolumeReader {
 
  private:
   void read_whole(const std::string& name, std::byte* out) const {
+    if (name == kPrescription) return read_prescription(reinterpret_cast<uint8_t*>(out));
     if (info_.dtype == DType::kUInt8) return read_mask_bytes(name, reinterpret_cast<uint8_t*>(out));
     const std::string path = csv(folder_, name);
     if (name == "dose") return read_sparse_float(path, reinterpret_cast<float*>(out), Others::kBecomeZero);
@@ -182,6 +192,17 @@ class OpenKbpReader final : public VolumeReader {
     Buffer wide(kOpenKbpVoxels * 2);
     read_structure(csv(folder_, name), wide.as<uint16_t>());
     for (int64_t i = 0; i < kOpenKbpVoxels; ++i) out[i] = static_cast<uint8_t>(wide.as<uint16_t>()[i]);
+  }
+  void read_prescription(uint8_t* out) const {
+    Buffer bits(kOpenKbpVoxels * 2);
+    set_to_zero(bits.data(), 2);
+    for (size_t i = 0; i < kTargets.size(); ++i)
+      if (const std::string path = csv(folder_, kTargets[i].structure); fs::exists(path))
+        read_sparse_mask(path, bits.as<uint16_t>(), static_cast<uint16_t>(1u << i), Others::kStay);
+    std::array<uint8_t, 1 << kTargets.size()> highest{};  // of the targets that a voxel lies in
+    for (size_t i = 0; i < kTargets.size(); ++i)
+      std::fill(highest.begin() + (1 << i), highest.begin() + (2 << i), kTargets[i].dose_gy);
+    for (int64_t i = 0; i < kOpenKbpVoxels; ++i) out[i] = highest[bits.as<uint16_t>()[i]];
   }
   static void read_structure(const std::string& path, uint16_t* out) {
     if (fs::exists(path)) return read_sparse_mask(path, out, 1, Others::kBecomeZero);
@@ -212,8 +233,9 @@ std::unique_ptr<VolumeReader> open_dataset(const std::string& path, const std::s
     return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kFloat32);
   }
   const bool structure = std::find(structures().begin(), structures().end(), dataset) != structures().end();
-  VOX_CHECK(structure || dataset == "possible_dose_mask", path, ": an OpenKBP patient has no \"", dataset,
-            "\"; known are ct, dose, possible_dose_mask, masks, bits, ", join(structures(), ", "));
+  VOX_CHECK(structure || dataset == "possible_dose_mask" || dataset == kPrescription, path,
+            ": an OpenKBP patient has no \"", dataset,
+            "\"; known are ct, dose, possible_dose_mask, prescription, masks, bits, ", join(structures(), ", "));
   return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kUInt8);
 }
 
@@ -228,7 +250,8 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
 FormatEntry openkbp_format() {
   FormatEntry entry{
       "openkbp",
-      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :PTV70 ...",
+      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :prescription, :PTV70 "
+      "...",
       {".openkbp"},
       {},
       matches,

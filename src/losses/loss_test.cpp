@@ -298,6 +298,53 @@ TEST(Topology, MatchingDrawsAFeatureToTheOneOfTheLabelAtTheSamePlace) {
   EXPECT_NEAR(c.total(at::logit(p)).item<double>(), 2 * 0.4 * 0.4 + 0.2 * 0.2, 1e-6);
 }
 
+// Sorted lists of each structure that is there, by std::sort.
+double brute_force_dvh(const at::Tensor& predicted, const at::Tensor& wanted, const at::Tensor& image, double tails) {
+  double sum = 0;
+  int64_t compared = 0;
+  for (int64_t n = 0; n < image.size(0); ++n) {
+    for (int64_t channel = 1; channel < image.size(1); ++channel) {
+      std::vector<double> ours, theirs;
+      for (int64_t i = 0; i < predicted[n].numel(); ++i) {
+        if (image[n][channel].flatten()[i].item<double>() == 0) continue;
+        ours.push_back(predicted[n].flatten()[i].item<double>());
+        theirs.push_back(wanted[n].flatten()[i].item<double>());
+      }
+      if (ours.empty()) continue;
+      std::sort(ours.begin(), ours.end());
+      std::sort(theirs.begin(), theirs.end());
+      const auto mean = [&](size_t first, size_t last) {
+        double apart = 0;
+        for (size_t i = first; i < last; ++i) apart += std::abs(ours[i] - theirs[i]);
+        return apart / static_cast<double>(last - first);
+      };
+      const size_t all = ours.size(), few = std::max<size_t>(1, all / 20);
+      sum += mean(0, all) + tails * (mean(0, few) + mean(all - few, all));
+      ++compared;
+    }
+  }
+  return sum / static_cast<double>(compared);
+}
+
+TEST(Dvh, ComparesSortedDosesOfStructuresAndTheirEnds) {
+  torch::manual_seed(19);
+  const at::Tensor predicted = at::rand({2, 1, 4, 5, 6}, at::kDouble) * 70;
+  Tree structures;
+  structures.kind = Tree::Kind::kList;
+  structures.items = {scalar("1"), scalar("2"), scalar("3")};
+  for (const char* tails : {"0", "0.5"}) {
+    Case c;
+    c.data.target = "regression";
+    c.targets.label = at::rand({2, 1, 4, 5, 6}) * 70;
+    c.targets.image = (at::rand({2, 4, 4, 5, 6}) < 0.6).to(at::kFloat);
+    c.targets.image[1][2].zero_();               // a structure that was not contoured
+    c.targets.image[0][3].zero_()[0][0][0] = 1;  // one of one voxel
+    c.loss.terms = {term("dvh", {{"structures", structures}, {"tails", scalar(tails)}})};
+    const double expected = brute_force_dvh(predicted, c.targets.label, c.targets.image, std::stod(tails));
+    EXPECT_NEAR(c.total(predicted).item<double>(), expected, 1e-5) << tails;
+  }
+}
+
 TEST(ClDice, OfThinningIsThatOfALineWhereTheMasksAgree) {
   Case c;
   c.loss.terms = {term("cldice", {{"skeleton", scalar("menten")}, {"noise", scalar("0")}})};

@@ -117,17 +117,21 @@ TEST_F(VolumeCuda, ErosionAndItsGradientAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpu) {
+// In double on the CPU: where a level fills a voxel but for a rounding, float decides by chance whether a later level
+// adds to it, and with it what the earlier ones get of its gradient.
+TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpuInDouble) {
   for (int sample = 0; sample < cuda::cases(40); ++sample) {
     const Tensor input = values(shape()), outer = at::randn_like(input);
     for (const SoftErosion erosion : {SoftErosion::kCross, SoftErosion::kCube}) {
       const SoftSkeletonOptions options{static_cast<int>(draw(0, 7)), erosion};
-      const Tensor a = input.to(at::kFloat).clone().set_requires_grad(true), b = input.cuda().set_requires_grad(true);
+      const Tensor a = input.to(at::kDouble).set_requires_grad(true), b = input.cuda().set_requires_grad(true);
       const Tensor truth = soft_skeleton(a, options), ours = soft_skeleton(b, options);
-      truth.backward(outer);
+      truth.backward(outer.to(at::kDouble));
       ours.backward(outer.cuda());
       ASSERT_LT(difference(ours, truth), 1e-6) << input.sizes() << " seed " << seed_ << " sample " << sample;
-      ASSERT_LT(difference(b.grad(), a.grad()), 5e-5)
+      // Six bits of a gradient's 24 say where it goes: each is off by 4e-6 of itself, and up to 27 cancel in a sum.
+      const double largest = a.grad().numel() > 0 ? a.grad().abs().max().item<double>() : 0;
+      ASSERT_LT(difference(b.grad().cpu() / std::max(1.0, largest), a.grad() / std::max(1.0, largest)), 1e-5)
           << input.sizes() << " iterations " << options.iterations << " seed " << seed_ << " sample " << sample;
     }
   }

@@ -30,10 +30,9 @@ class Dvh : public Loss {
 
   at::Tensor compute(const LossInput& input) const override {
     const Structures found = structures_of(input);
-    if (found.places.size(0) == 0) return input.logits.sum() * 0;
-    const at::Tensor wanted = input.target.select(1, 0).flatten().index_select(0, found.places);
-    const at::Tensor predicted = values_in(found, input.logits.select(1, 0).flatten());
-    return ((sorted_inside(found, predicted) - sorted_inside(found, wanted)).abs() * weights(found)).sum();
+    if (found.chosen.size(0) == 0) return input.logits.sum() * 0;
+    const at::Tensor apart = sorted_inside(found, input.logits) - sorted_inside(found, input.target);
+    return (apart.abs() * weights(found)).sum();
   }
   bool batch_wise(bool) const override { return true; }  // a mean over the structures that are there
   bool reads_back() const override { return true; }
@@ -42,64 +41,58 @@ class Dvh : public Loss {
  private:
   // The voxels of every structure of every sample, one structure after the other.
   struct Structures {
-    at::Tensor places, number;    // of each voxel: where it is in [N, Z, Y, X], which structure it is in
-    at::Tensor voxels;            // of each structure, int64
-    std::vector<int64_t> counts;  // the same on the host
-    int64_t there = 0;            // structures with a voxel
+    at::Tensor counted;  // places in [N, Z, Y, X] of voxels that count
+    int64_t repeated;    // structures that each of these may lie in
+    at::Tensor chosen;   // places in [repeated, counted] of those that do
+    at::Tensor number;   // of the structure of each of these
+    at::Tensor voxels;   // of each structure
   };
 
   Structures structures_of(const LossInput& input) const {
-    const at::Tensor inside = masks_of(input);  // [N, structures, voxels]
-    const int64_t structures = inside.size(1), volume = inside.size(2);
-    Structures found{.voxels = inside.sum(2).flatten()};
-    const at::Tensor counts = found.voxels.cpu(), all = inside.flatten().nonzero().squeeze(1);
-    found.counts.assign(counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + counts.numel());
-    for (const int64_t count : found.counts) found.there += count > 0 ? 1 : 0;
-    found.number = all.div(volume, "floor");
-    found.places = found.number.div(structures, "floor") * volume + all.remainder(volume);
+    const int64_t samples = input.logits.size(0), volume = input.logits[0][0].numel();
+    Structures found;
+    found.counted = input.valid.defined() ? input.valid.select(1, 0).flatten().nonzero().squeeze(1)
+                                          : at::arange(samples * volume, input.logits.options().dtype(at::kLong));
+    const at::Tensor sample = found.counted.div(volume, "floor");
+    const at::Tensor inside = inside_of(input, sample, found.counted.remainder(volume));
+    found.repeated = inside.size(0);
+    found.chosen = inside.flatten().nonzero().squeeze(1);
+    if (found.chosen.size(0) == 0) return found;
+    const at::Tensor structure = found.chosen.div(inside.size(1), "floor");
+    found.number = structure * samples + sample.index_select(0, found.chosen.remainder(inside.size(1)));
+    found.voxels = at::zeros({found.repeated * samples}, found.number.options())
+                       .scatter_add_(0, found.number, at::ones_like(found.number));
     return found;
   }
 
-  at::Tensor masks_of(const LossInput& input) const {
-    const at::Tensor counted = input.valid.defined() ? input.valid.select(1, 0).flatten(1).unsqueeze(1) > 0
-                                                     : at::ones({1, 1, 1}, input.logits.options().dtype(at::kBool));
-    if (options_.structures.empty()) return counted.expand({input.logits.size(0), 1, input.logits[0][0].numel()});
+  // [structures, voxels that count]
+  at::Tensor inside_of(const LossInput& input, const at::Tensor& sample, const at::Tensor& voxel) const {
+    if (options_.structures.empty()) return at::ones({1, sample.size(0)}, sample.options().dtype(at::kBool));
     VOX_CHECK(input.image.defined(), "loss.terms: dvh cannot see the structures: they are channels of the image");
-    const auto structures = static_cast<int64_t>(options_.structures.size());
-    at::Tensor inside = at::empty({input.logits.size(0), structures, input.logits[0][0].numel()},
-                                  input.logits.options().dtype(at::kBool));
-    for (int64_t i = 0; i < structures; ++i) {
-      const int64_t channel = options_.structures[static_cast<size_t>(i)];
+    for (const int64_t channel : options_.structures)
       VOX_CHECK(channel < input.image.size(1), "loss.terms: dvh: structure ", channel, " but the image has ",
                 input.image.size(1), " channels");
-      inside.select(1, i).copy_(input.image.select(1, channel).flatten(1) > 0.5);
-    }
-    return inside.logical_and_(counted);
+    const at::Tensor channel = at::tensor(options_.structures).to(sample.device()).unsqueeze(1);
+    return input.image.flatten(2).index({sample, channel, voxel}) > 0.5;
   }
 
-  // A voxel may lie in several structures: gradients of each structure on their own, added in order.
-  static at::Tensor values_in(const Structures& found, const at::Tensor& volume) {
-    std::vector<at::Tensor> parts;
-    for (const at::Tensor& places : found.places.split_with_sizes(found.counts))
-      if (places.size(0) > 0) parts.push_back(volume.index_select(0, places));
-    return at::cat(parts);
-  }
-
-  // All structures by one sort: each lies in a range of keys of its own.
-  static at::Tensor sorted_inside(const Structures& found, const at::Tensor& values) {
+  // All structures by one sort: each has a range of keys of its own. Voxels are repeated before they are chosen, so
+  // that what flows back to one that lies in several is added in the same order every time.
+  static at::Tensor sorted_inside(const Structures& found, const at::Tensor& doses) {
+    const at::Tensor counted = doses.select(1, 0).flatten().index_select(0, found.counted);
+    const at::Tensor values = counted.expand({found.repeated, -1}).flatten().index_select(0, found.chosen);
     const at::Tensor exact = values.detach().to(at::kDouble), least = exact.min(), range = exact.max() - least + 1;
     return values.index_select(0, (exact - least + found.number * range).argsort());
   }
 
   // What a difference counts for, by its rank: the mean over the structures of means over all voxels and over the ends.
   at::Tensor weights(const Structures& found) const {
-    const at::Tensor share = found.voxels.to(at::kDouble).reciprocal() / static_cast<double>(found.there);
-    const at::Tensor all = share.index_select(0, found.number);
+    const at::Tensor there = (found.voxels > 0).sum(), voxels = found.voxels.index_select(0, found.number);
+    const at::Tensor all = (voxels * there).to(at::kDouble).reciprocal();
     if (options_.tails == 0) return all.to(at::kFloat);
     const at::Tensor first = (found.voxels.cumsum(0) - found.voxels).index_select(0, found.number);
-    const at::Tensor voxels = found.voxels.index_select(0, found.number);
-    const at::Tensor few = voxels.div(20, "floor").clamp_min(1);
     const at::Tensor rank = at::arange(voxels.size(0), voxels.options()) - first;
+    const at::Tensor few = voxels.div(20, "floor").clamp_min(1);
     const at::Tensor ends = (rank < few).to(at::kDouble) + (rank >= voxels - few).to(at::kDouble);
     return (all * (1 + options_.tails * ends * voxels / few)).to(at::kFloat);
   }

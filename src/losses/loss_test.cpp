@@ -299,7 +299,8 @@ TEST(Topology, MatchingDrawsAFeatureToTheOneOfTheLabelAtTheSamePlace) {
 }
 
 // Sorted lists of each structure that is there, by std::sort.
-double brute_force_dvh(const at::Tensor& predicted, const at::Tensor& wanted, const at::Tensor& image, double tails) {
+double brute_force_dvh(const at::Tensor& predicted, const Targets& targets, double tails) {
+  const at::Tensor &image = targets.image, &wanted = targets.label;
   double sum = 0;
   int64_t compared = 0;
   for (int64_t n = 0; n < image.size(0); ++n) {
@@ -307,6 +308,7 @@ double brute_force_dvh(const at::Tensor& predicted, const at::Tensor& wanted, co
       std::vector<double> ours, theirs;
       for (int64_t i = 0; i < predicted[n].numel(); ++i) {
         if (image[n][channel].flatten()[i].item<double>() == 0) continue;
+        if (targets.mask.defined() && targets.mask[n].flatten()[i].item<int>() == 0) continue;
         ours.push_back(predicted[n].flatten()[i].item<double>());
         theirs.push_back(wanted[n].flatten()[i].item<double>());
       }
@@ -332,16 +334,20 @@ TEST(Dvh, ComparesSortedDosesOfStructuresAndTheirEnds) {
   Tree structures;
   structures.kind = Tree::Kind::kList;
   structures.items = {scalar("1"), scalar("2"), scalar("3")};
-  for (const char* tails : {"0", "0.5"}) {
+  for (int round = 0; round < 4; ++round) {
+    const std::string tails = round % 2 == 0 ? "0" : "0.5";
     Case c;
     c.data.target = "regression";
     c.targets.label = at::rand({2, 1, 4, 5, 6}) * 70;
+    if (round >= 2) c.targets.mask = (at::rand({2, 1, 4, 5, 6}) < 0.7).to(at::kByte);
     c.targets.image = (at::rand({2, 4, 4, 5, 6}) < 0.6).to(at::kFloat);
     c.targets.image[1][2].zero_();               // a structure that was not contoured
     c.targets.image[0][3].zero_()[0][0][0] = 1;  // one of one voxel
     c.loss.terms = {term("dvh", {{"structures", structures}, {"tails", scalar(tails)}})};
-    const double expected = brute_force_dvh(predicted, c.targets.label, c.targets.image, std::stod(tails));
-    EXPECT_NEAR(c.total(predicted).item<double>(), expected, 1e-5) << tails;
+    const double expected = brute_force_dvh(predicted, c.targets, std::stod(tails));
+    EXPECT_NEAR(c.total(predicted).item<double>(), expected, 1e-5) << round;
+    c.targets.image.zero_();
+    EXPECT_EQ(c.total(predicted).item<double>(), 0) << round;
   }
 }
 

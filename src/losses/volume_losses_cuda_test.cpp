@@ -24,6 +24,8 @@ struct Problem {
     Targets there;
     there.label = targets.label.to(device);
     if (targets.mask.defined()) there.mask = targets.mask.to(device);
+    if (targets.image.defined())  // as a batch on the GPU has it
+      there.image = targets.image.to(device, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast3d);
     for (const auto& [name, extra] : targets.extra) there.extra[name] = extra.to(device);
     const Tensor input = logits.detach().to(device, type).set_requires_grad(true);
     const Tensor total = LossSet(loss, data, channels).compute({input}, there, 0).total;
@@ -52,6 +54,12 @@ Problem draw_problem(const std::string& name, int64_t channels, bool ignores) {
     problem.data.mask = "mask";
     problem.targets.label = at::randn({sizes[0], channels, sizes[2], sizes[3], sizes[4]});
     problem.targets.mask = at::randint(0, 2, sizes, at::kByte);
+  }
+  if (name == "dvh" && ignores) {  // of structures that overlap
+    problem.targets.image = at::randint(0, 2, {sizes[0], 4, sizes[2], sizes[3], sizes[4]}).to(at::kFloat);
+    problem.loss.terms[0].params.members = {
+        {"structures", list_tree({scalar_tree("1"), scalar_tree("2"), scalar_tree("3")})},
+        {"tails", scalar_tree("0.5")}};
   }
   problem.logits = (1.5 * at::randn({sizes[0], channels, sizes[2], sizes[3], sizes[4]})).clamp(-4, 4);
   return problem;

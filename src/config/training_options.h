@@ -34,6 +34,7 @@ struct TrainingOptions {
   int64_t plateau_patience = 10;  // validations
   double one_cycle_peak = 0.3;    // fraction of the run
   double ema = 0;                 // decay; 0: off
+  double ema_warmup = 9;
   int64_t max_bad_steps = 10;
   std::string on_oom = "auto";
   std::string cuda_graph = "auto";
@@ -90,6 +91,11 @@ inline void TrainingOptions::describe_optimizer(Visitor& v) {
           {.meaning = "Decay of the average of weights used for validation and prediction, less at the start; 0 is off",
            .min = 0,
            .max = 0.9999999});
+  v.field("ema_warmup", ema_warmup,
+          {.meaning = "w: at step t the average takes at least w / (w + 1 + t) of the weights, so that it forgets the "
+                      "first ones and reaches over the last w-th part of the steps until ema does; 0 is off",
+           .min = 0,
+           .max = 1000});
 }
 
 inline void TrainingOptions::describe_schedule(Visitor& v) {

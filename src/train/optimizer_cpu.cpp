@@ -101,8 +101,8 @@ SgdConstants sgd_constants(const OptimizerState& state, double grad_factor, bool
 }
 
 float average_share(const OptimizerState& state) {
-  const double count = state.scalars.count.item<float>();
-  return static_cast<float>(std::max(1 - state.options.ema, kAverageWarmUp / (kAverageWarmUp + 1 + count)));
+  const double count = state.scalars.count.item<float>(), warm_up = state.options.ema_warmup;
+  return static_cast<float>(std::max(1 - state.options.ema, warm_up / (warm_up + 1 + count)));
 }
 
 void update_weights(const OptimizerState& state, const std::vector<Piece>& pieces, double grad_factor) {

@@ -42,7 +42,7 @@ cuda::OptimizerRule rule_of(const OptimizerState& state) {
   rule.momentum = options.momentum;
   rule.weight_decay = options.weight_decay;
   rule.average_share = 1 - options.ema;
-  rule.average_warm_up = kAverageWarmUp;
+  rule.average_warm_up = options.ema_warmup;
   rule.clip_norm = options.clip_norm;
   rule.clip_epsilon = kClipEpsilon;
   rule.nesterov = options.nesterov;

@@ -254,11 +254,12 @@ TEST(Ema, AveragesAndGivesTheWeightsBackBitForBit) {
 }
 
 // Weights that fall by 1 at every step, and the average of them written out: no first weight but its own share is left.
-TEST(Ema, WarmsUpWithTheStepsThatCounted) {
+void expect_a_written_out_average(double warm_up) {
   TrainingOptions options = options_for("sgd");
   options.momentum = 0;
   options.weight_decay = 0;
-  options.ema = 0.8;  // from the 36th step on; (1 + t) / (10 + t) before
+  options.ema = 0.8;  // with a warm-up of 9 from the 36th step on; (1 + t) / (10 + t) before
+  options.ema_warmup = warm_up;
   ParameterSet parameters;
   parameters.add({"a", ParameterKind::kBias, {1}});
   parameters.all()[0].master.detach().fill_(100);
@@ -270,11 +271,15 @@ TEST(Ema, WarmsUpWithTheStepsThatCounted) {
     parameters.all()[0].grad = at::full({1}, bad ? std::numeric_limits<float>::infinity() : 1.0f);
     optimizer.step();
     if (bad) continue;  // it counts for nothing
-    const double decay = std::min(0.8, (1.0 + t) / (10.0 + t));
+    const double decay = std::min(0.8, (1.0 + t) / (1.0 + warm_up + t));
     average = decay * average + (1 - decay) * (100 - t);
     EXPECT_NEAR(parameters.all()[0].ema.item<float>(), average, 1e-3) << t;
     ++t;
   }
+}
+
+TEST(Ema, WarmsUpWithTheStepsThatCounted) {
+  for (const double warm_up : {9.0, 2.5, 0.0}) expect_a_written_out_average(warm_up);
 }
 
 TEST(Optimizer, TheLossScaleGrowsAfterTwoThousandGoodSteps) {

@@ -35,8 +35,6 @@ struct OptimizerState {
 constexpr double kFirstLossScale = 65536, kScaleGrowth = 2, kScaleBackoff = 0.5;
 constexpr int64_t kScaleGrowthInterval = 2000;
 constexpr double kClipEpsilon = 1e-6;  // as torch's clip_grad_norm_ adds
-// The average forgets the first weights: its decay at good step t is at most 1 - 9 / (10 + t) = (1 + t) / (10 + t).
-constexpr double kAverageWarmUp = 9;
 
 void update_cpu(OptimizerState& state);
 void update_cuda(OptimizerState& state);  // nothing waits for the device

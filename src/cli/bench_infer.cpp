@@ -62,6 +62,8 @@ std::vector<double> time_resident(Network& network, const Volume& volume, const 
   for (int a = 0; a < 3; ++a)
     VOX_CHECK(size[a] >= window.window[a], arguments.input, " is ", size, " and the window ", window.window,
               "; with --resident the volume must not be smaller");
+  VOX_CHECK(window.shift == Extent3{}, "inference.shift is ", window.shift,
+            "; with --resident windows are not moved, as some would lie outside the volume");
   const Volume values = to_float32(volume);
   const at::Device device = network.parameters().device();
   const at::Tensor resident = at::from_blob(const_cast<std::byte*>(values.data.data()),
@@ -96,7 +98,8 @@ void run(const Arguments& arguments) {
                                                               : time_from_memory(*network, source, window, arguments);
   nlohmann::json row = timing_summary("infer", milliseconds);
   row["times_ms"] = milliseconds;
-  row["windows"] = window_begins(source.extent, window.window, window.overlap).size();
+  row["windows"] =
+      window_begins(source.extent, window.window, window.overlap, whole(source.extent), window.shift).size();
   row["mvoxel_per_s"] = static_cast<double>(source.extent.voxels()) / 1e3 / row["median_ms"].get<double>();
   print_results(nlohmann::json::array({row}), arguments.as_json);
 }

@@ -31,12 +31,17 @@ namespace {
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 
-std::vector<std::string> environment_of(int index, const at::Device& device) {
+std::vector<std::string> environment() {
   std::vector<std::string> result;
+  for (char** entry = environ; *entry; ++entry) result.emplace_back(*entry);
+  return result;
+}
+
+std::vector<std::string> environment_with_gpu(int number) {
+  std::vector<std::string> result = environment();
   const std::string prefix = concat(kVisible, "=");
-  for (char** entry = environ; *entry; ++entry)
-    if (!device.is_cuda() || !std::string_view(*entry).starts_with(prefix)) result.emplace_back(*entry);
-  if (device.is_cuda()) result.push_back(prefix + visible_gpu(index));
+  std::erase_if(result, [&](const std::string& entry) { return entry.starts_with(prefix); });
+  result.push_back(prefix + visible_gpu(number));
   return result;
 }
 
@@ -47,7 +52,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return result;
 }
 
-Follower start_follower(const RunFolder& run, const at::Device& device, Place place, int table) {
+Follower start_follower(const RunFolder& run, const at::Device& device, GpuFor gpu, Place place, int table) {
   Follower follower{0, (run.path() / concat("worker-", place.index, ".log")).string()};
   std::vector<std::string> words{"voxloom",
                                  "train",
@@ -56,7 +61,8 @@ Follower start_follower(const RunFolder& run, const at::Device& device, Place pl
                                  concat(table, ":", place.index),
                                  "--device",
                                  device.is_cuda() ? "cuda:0" : "cpu"};
-  std::vector<std::string> environment = environment_of(place.index, device);
+  std::vector<std::string> variables =
+      device.is_cuda() && gpu == GpuFor::kEachProcess ? environment_with_gpu(place.index) : environment();
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, follower.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -65,7 +71,7 @@ Follower start_follower(const RunFolder& run, const at::Device& device, Place pl
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is for the leader
   const int status = posix_spawn(&follower.process, "/proc/self/exe", &files, &attributes, pointers_to(words).data(),
-                                 pointers_to(environment).data());
+                                 pointers_to(variables).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (status != 0) throw_system_error("start", "another process of this program", status);
@@ -80,9 +86,9 @@ std::pair<int, int> numbers_of(const std::string& place) {
 
 }  // namespace
 
-Team::Starter follower_starter(const std::filesystem::path& run, const at::Device& device) {
-  return [run = RunFolder::open(run), device](Place place, int table) {
-    return start_follower(run, device, place, table);
+Team::Starter follower_starter(const std::filesystem::path& run, const at::Device& device, GpuFor gpu) {
+  return [run = RunFolder::open(run), device, gpu](Place place, int table) {
+    return start_follower(run, device, gpu, place, table);
   };
 }
 

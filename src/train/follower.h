@@ -9,8 +9,9 @@
 
 namespace vox {
 
+enum class GpuFor { kEachProcess, kAllProcesses };
 // Starts them: this program once more, with the run's own configuration, printing to the run's worker-N.log.
-Team::Starter follower_starter(const std::filesystem::path& run, const at::Device& device);
+Team::Starter follower_starter(const std::filesystem::path& run, const at::Device& device, GpuFor gpu);
 
 struct FollowRequest {
   Config config;

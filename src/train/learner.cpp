@@ -78,8 +78,6 @@ at::Device choose_device(const std::string& name, const SystemOptions& system) {
     return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   }
   if (name == "cpu") return at::Device(at::kCPU);
-  VOX_CHECK(system.num_gpus <= 1, "system.num_gpus is ", system.num_gpus, ": each process has a GPU of its own; leave ",
-            "--device out");
   VOX_CHECK(is_device_name(name), "--device is \"", name, "\"; it is cpu, cuda or cuda:N");
   VOX_CHECK(cuda::kCompiledIn, "--device ", name, ": ", kBuiltForTheCpu, "; use --device cpu");
   VOX_CHECK(available, "--device ", name, ": there is no ", sees_one_gpu() ? "such " : "",

@@ -30,7 +30,7 @@ struct TeamStart {  // what followers are told before the first step
   int64_t numbers = 0;  // most that sum() adds up at once
   int64_t compute_threads = 1;
   std::string checkpoint;  // that the run goes on from; empty: none
-  bool on_gpus = false;    // each process has one
+  bool on_gpus = false;    // each process has one of its own
 };
 
 struct Follower {

@@ -202,14 +202,16 @@ class Session {
 
   void start_team(const std::string& checkpoint) {
     const std::vector<std::string> terms = learner_.loss->term_names();
+    // A GPU that is named is for all of them; NCCL wants one for each.
+    const GpuFor gpu = request_.device.empty() ? GpuFor::kEachProcess : GpuFor::kAllProcesses;
     TeamStart start{state_.step,      state_.micro_batch, static_cast<int64_t>(terms.size()) + 1,
-                    threads_.compute, checkpoint,         device_.is_cuda()};
+                    threads_.compute, checkpoint,         device_.is_cuda() && gpu == GpuFor::kEachProcess};
     for (const Parameter& parameter : learner_.network->parameters().all())
       if (is_trained(parameter.spec.kind) || is_running(parameter.spec.kind)) start.numbers += parameter.master.numel();
     const int count = team_size(options_.system);
     log_.say(concat("training in ", count, " processes, each with batches of its own: a step has ",
                     samples_of_step(options_), " samples"));
-    team_ = Team::lead(count, start, follower_starter(writer_.folder().path(), device_));
+    team_ = Team::lead(count, start, follower_starter(writer_.folder().path(), device_, gpu));
     team_->assemble(device_);
   }
 

@@ -1,5 +1,6 @@
 // model.output_scale: a network whose outputs are another's times a number. The weights are the other's own, so files
-// of weights do not know of it.
+// of weights do not know of it. Fresh output layers begin smaller by as much: outputs begin where they would without a
+// scale, not as far from any target as it is large, from where the first hundred steps would only bring them back.
 #pragma once
 
 #include <memory>

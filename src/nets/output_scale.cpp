@@ -5,10 +5,6 @@
 namespace vox {
 namespace {
 
-bool is_of_an_output_layer(const ParameterSpec& spec) {
-  return spec.full_precision && is_trained(spec.kind);
-}
-
 class Scaled : public Network {
  public:
   Scaled(std::unique_ptr<Network> inner, double factor) : inner_(std::move(inner)), factor_(factor) {}
@@ -33,9 +29,6 @@ class Scaled : public Network {
 
 std::unique_ptr<Network> scaled(std::unique_ptr<Network> network, double factor) {
   if (factor == 1) return network;
-  const at::NoGradGuard no_grad;
-  for (Parameter& parameter : network->parameters().all())
-    if (is_of_an_output_layer(parameter.spec)) parameter.master.div_(factor);
   return std::make_unique<Scaled>(std::move(network), factor);
 }
 

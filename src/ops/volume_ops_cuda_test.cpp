@@ -117,8 +117,7 @@ TEST_F(VolumeCuda, ErosionAndItsGradientAreThoseOfTheCpu) {
   }
 }
 
-// In double on the CPU: where a level fills a voxel but for a rounding, float decides by chance whether a later level
-// adds to it, and with it what the earlier ones get of its gradient.
+// In double on the CPU, so that what is seen is the rounding of the GPU alone.
 TEST_F(VolumeCuda, SkeletonAndItsGradientAreThoseOfTheCpuInDouble) {
   for (int sample = 0; sample < cuda::cases(40); ++sample) {
     const Tensor input = values(shape()), outer = at::randn_like(input);

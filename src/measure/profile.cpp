@@ -57,6 +57,12 @@ double typical_ms(const StepRecord& record, const std::string& name) {
   return even && same_terms && present == steps.size() ? median_of(values) : mean_of(values);
 }
 
+void add_sync(std::vector<StageLine>& lines, double ms) {
+  auto sync = std::find_if(lines.begin(), lines.end(), [](const StageLine& one) { return one.name == "sync"; });
+  if (sync == lines.end()) sync = lines.insert(lines.end(), StageLine{"sync", 0});
+  sync->ms += ms;
+}
+
 // While the host waits for samples, a GPU may still compute the steps before: samples are charged with what the step
 // takes longer than without waiting for them, the GPU with the rest.
 void leave_to_gpu(const StepRecord& record, std::vector<StageLine>& lines) {
@@ -68,13 +74,24 @@ void leave_to_gpu(const StepRecord& record, std::vector<StageLine>& lines) {
     if (line.name != "data_wait" || line.ms <= idle_ms) continue;
     const double computed_ms = line.ms - idle_ms;
     line.ms = idle_ms;
-    const auto sync = std::find_if(lines.begin(), lines.end(), [](const StageLine& one) { return one.name == "sync"; });
-    if (sync != lines.end())
-      sync->ms += computed_ms;
-    else
-      lines.push_back({"sync", computed_ms});
+    add_sync(lines, computed_ms);
     return;
   }
+}
+
+// A loss term that reads a value back makes the host wait for everything that the GPU was given before, which is no
+// work of the term. The GPU's clock starts when that is done, and runs on while the host works for the term: what a
+// span has beyond it is waiting. A term that this clock does not know is not believed to be more than that.
+void leave_waits_to_gpu(const StepRecord& record, std::vector<StageLine>& lines) {
+  if (!record.on_gpu) return;
+  double waited_ms = 0;
+  for (StageLine& line : lines) {
+    if (!line.name.starts_with("loss.")) continue;
+    const double own_ms = std::min(line.ms, stage_ms(record.gpu_terms, line.name));
+    waited_ms += line.ms - own_ms;
+    line.ms = own_ms;
+  }
+  if (waited_ms > 0) add_sync(lines, waited_ms);
 }
 
 std::vector<StageLine> step_lines(const StepRecord& record) {
@@ -86,6 +103,7 @@ std::vector<StageLine> step_lines(const StepRecord& record) {
   if (record.checkpoint_ms && record.steps_per_epoch > 0)
     lines.push_back({"checkpoint", *record.checkpoint_ms / static_cast<double>(record.steps_per_epoch)});
   leave_to_gpu(record, lines);
+  leave_waits_to_gpu(record, lines);
   sort_by(step_order(), lines);
   return lines;
 }

@@ -83,6 +83,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
   std::optional<ThreadTrial> other_threads;
   std::optional<double> alone_ms;  // the step's own time while nobody makes samples, where the host had waited for them
+  std::vector<StageLine> gpu_terms;  // on a GPU: loss terms by its clock (term_lines)
   StepDetails details;
 };
 

@@ -1,10 +1,12 @@
 #include "measure/profile_model.h"
 
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "measure/handover.h"
 #include "measure/profile_run.h"
+#include "measure/step_details.h"
 
 namespace vox {
 namespace {
@@ -196,6 +198,93 @@ TEST(Bottleneck, OnAGpuIsWhatWouldTakeLongerAtItsOwnRates) {
   EXPECT_EQ(find_bottleneck(profile, {}).name, "gpu_compute");
   details.work.bytes = 24e9;
   EXPECT_EQ(find_bottleneck(profile, {}).name, "gpu_bandwidth");
+}
+
+// Four steps on a GPU that computes for 11.5 ms a step, the last of them with a term whose host span is given: the host
+// runs ahead, and waits for all four of them within it.
+StepRecord with_rare_term(const std::string& name, double span_ms) {
+  StepRecord record;
+  record.on_gpu = true;
+  record.gpu_busy = 0.81;
+  record.steps = 4;
+  record.data_threads = 14;
+  record.compute_threads = 2;
+  record.cpus = 16;
+  record.sums.steps.assign(4, StageTable{{"forward", {1, 0.04, 0.04}},
+                                         {"loss", {1, 0.35, 0.35}},
+                                         {"backward", {1, 0.04, 0.04}},
+                                         {"optimizer", {1, 0.38, 0.38}}});
+  record.sums.steps[3][name] = {1, span_ms, span_ms};  // a host that spins while it waits uses its CPU
+  record.sums.steps[3]["sync"] = {1, 4.28, 4.28};
+  record.wall_ms = 4 * (0.81 + 1.07) + span_ms;
+  record.cpu_ms = record.wall_ms;
+  return record;
+}
+
+Options with_dvh() {
+  Options options;
+  options.loss.terms.resize(2);
+  options.loss.terms[0].name = "masked_mae";
+  options.loss.terms[1].name = "dvh";
+  options.loss.terms[1].every = 4;
+  return options;
+}
+
+TEST(Bottleneck, ATermThatReadsBackIsNotChargedWithTheNetworkItWaitsFor) {
+  StepRecord record = with_rare_term("loss.dvh", 42.24);
+  record.gpu_terms = {{"loss.masked_mae", 0.05}, {"loss.dvh", 0.95}};
+  const Profile profile = conclude(record, with_dvh());
+  EXPECT_NEAR(profile.step_ms, 12.44, 1e-9);
+  EXPECT_NEAR(stage_ms(profile.step_stages, "loss.dvh"), 0.95, 1e-9);
+  EXPECT_NEAR(stage_ms(profile.step_stages, "sync"), 1.07 + 10.56 - 0.95, 1e-9);
+  EXPECT_EQ(profile.bottleneck.name, "gpu_compute") << profile.bottleneck.evidence;
+  EXPECT_THAT(profile.bottleneck.evidence, HasSubstr("11.1 ms of 12.4 ms"));
+  ASSERT_EQ(profile.suggestions.size(), 1u);
+  EXPECT_THAT(profile.suggestions[0].changes.at(0), HasSubstr("every: 16"));
+  EXPECT_NEAR(profile.suggestions[0].predicted_step_ms, 11.7, 0.05);
+}
+
+// The GPU has nothing to do while the host seeks pairs: its clock runs on, beside 11.5 of 70 ms of its own work.
+TEST(Bottleneck, ATermThatComputesOnTheHostIsNamedOnAGpuToo) {
+  StepRecord record = with_rare_term("loss.topology", 4 * 68.0);
+  record.gpu_busy = 0.17;
+  record.gpu_terms = {{"loss.bce", 0.05}, {"loss.topology", 58}};
+  const Profile profile = conclude(record, with_topology(4));
+  EXPECT_NEAR(profile.step_ms, 0.81 + 1.07 + 68, 1e-9);
+  EXPECT_EQ(profile.bottleneck.name, "loss") << profile.bottleneck.evidence;
+  EXPECT_THAT(profile.bottleneck.evidence, HasSubstr("loss.topology alone 58.0 ms"));
+  ASSERT_EQ(profile.suggestions.size(), 1u);
+  EXPECT_NEAR(profile.suggestions[0].predicted_step_ms, profile.step_ms - 0.75 * 58, 0.5);
+}
+
+TEST(Bottleneck, ATermIsNeitherMoreThanItsSpanNorBelievedWithoutTheGpusClock) {
+  StepRecord record = with_rare_term("loss.dvh", 42.24);
+  EXPECT_EQ(conclude(record, with_dvh()).bottleneck.name, "gpu_compute");
+  EXPECT_TRUE(conclude(record, with_dvh()).suggestions.empty());
+  record.gpu_terms = {{"loss.dvh", 20}};
+  EXPECT_NEAR(stage_ms(conclude(record, with_dvh()).step_stages, "loss.dvh"), 10.56, 1e-9);
+  EXPECT_NEAR(conclude(record, with_dvh()).step_ms, 12.44, 1e-9);
+  for (StageTable& step : record.sums.steps) step.erase("sync");
+  record.gpu_terms = {{"loss.dvh", 0.95}};
+  EXPECT_NEAR(stage_ms(conclude(record, with_dvh()).step_stages, "sync"), 10.56 - 0.95, 1e-9);
+}
+
+TEST(Bottleneck, OnACpuATermTakesWhatItsSpanSays) {
+  StepRecord record = with_rare_term("loss.dvh", 42.24);
+  record.on_gpu = false;
+  record.gpu_busy.reset();
+  const Profile profile = conclude(record, with_dvh());
+  EXPECT_NEAR(stage_ms(profile.step_stages, "loss.dvh"), 10.56, 1e-9);
+  EXPECT_EQ(profile.bottleneck.name, "loss");
+}
+
+TEST(TermLines, AreTheNanosecondsOfTheStepsBetweenTwoReadings) {
+  const at::Tensor before = at::tensor({int64_t{5'000'000}, int64_t{1'000}});
+  const at::Tensor after = at::tensor({int64_t{9'000'000}, int64_t{8'001'000}});
+  const std::vector<StageLine> lines = term_lines({"masked_mae", "dvh"}, before, after, 4);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NEAR(stage_ms(lines, "loss.masked_mae"), 1, 1e-12);
+  EXPECT_NEAR(stage_ms(lines, "loss.dvh"), 2, 1e-12);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "measure/step_details.h"
 #include "report/gpu_monitor.h"
 #include "report/machine.h"
+#include "train/learner.h"
 #include "train/trainer.h"
 
 namespace vox {
@@ -171,6 +172,8 @@ class StepWatch {
     record_.cpus = available_cpus();
     record_.on_gpu = step.on_gpu;
     if (step.on_gpu) gpu_ = std::make_unique<GpuWatch>(monitor_of(0));
+    if (const at::Tensor laps = step.learner->loss->term_nanoseconds(); laps.defined())
+      laps_before_ = laps.clone();  // on the GPU: reading it here would wait for the steps under way
     record_.before = step.store->counts();
     start_cpu_ms_ = process_cpu_ms();
     watch_others();
@@ -225,6 +228,9 @@ class StepWatch {
     if (step.on_gpu) {
       record_.gpu_mem_gb = gpu_reserved_gb(*step.learner);
       record_.gpu_total_gb = gpu_total_gb(*step.learner);
+      const LossSet& loss = *step.learner->loss;
+      if (laps_before_.defined())
+        record_.gpu_terms = term_lines(loss.term_names(), laps_before_, loss.term_nanoseconds(), record_.steps);
     }
     if (!request_.details) return save_once();
     phase_ = Phase::kDetails;
@@ -339,6 +345,7 @@ class StepWatch {
   StepRecord record_;
   std::vector<double> step_ms_, gpu_use_, handovers_;
   std::unique_ptr<GpuWatch> gpu_;  // on a thread of its own: a step that is measured does not wait for the driver
+  at::Tensor laps_before_;         // LossSet::term_nanoseconds; undefined on a CPU
   StepDetailer detailer_;
   double start_cpu_ms_ = 0, others_cpu_ms_ = 0, others_machine_ms_ = 0;
   bool same_batch_;

@@ -121,6 +121,17 @@ int64_t ns_between(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
+std::vector<StageLine> term_lines(const std::vector<std::string>& terms, const at::Tensor& before_ns,
+                                  const at::Tensor& after_ns, int64_t steps) {
+  const at::Tensor spent_ns = (after_ns - before_ns).cpu();
+  std::vector<StageLine> lines;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const int64_t ns = spent_ns.const_data_ptr<int64_t>()[i];
+    lines.push_back({"loss." + terms[i], 1e-6 * static_cast<double>(ns) / static_cast<double>(steps)});
+  }
+  return lines;
+}
+
 double gpu_reserved_gb(const Learner& learner) {
   const at::Device device = learner.network->parameters().device();
   const auto stats = at::getDeviceAllocator(device.type())->getDeviceStats(device.index());

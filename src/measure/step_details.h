@@ -8,6 +8,10 @@
 #include "measure/profile.h"
 #include "train/probe.h"
 
+namespace at {
+class Tensor;
+}
+
 namespace vox {
 
 class StepDetailer {
@@ -33,6 +37,11 @@ class StepDetailer {
   bool on_gpu_ = false;
   StepDetails details_;
 };
+
+// Loss terms by the GPU's clock, from LossSet::term_nanoseconds before and after these steps: from the end of all work
+// before a term to the end of its forward computation. What the host does in between is in it where the GPU waits.
+std::vector<StageLine> term_lines(const std::vector<std::string>& terms, const at::Tensor& before_ns,
+                                  const at::Tensor& after_ns, int64_t steps);
 
 double gpu_total_gb(const Learner& learner);     // that there is
 double gpu_reserved_gb(const Learner& learner);  // at its peak, in 1e9 bytes: what the captured step holds too

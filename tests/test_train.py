@@ -168,6 +168,16 @@ def test_a_dry_run_refuses_wrong_names_and_options_without_data(voxloom, tmp_pat
     assert refused.returncode == 1 and refused.stdout == "" and words in refused.stderr, refused.stderr
 
 
+def test_a_shift_over_half_a_window_is_refused_before_training(voxloom, tmp_path):
+    (tmp_path / "r.yaml").write_text("data: {root: ., patch_size: [16, 16, 32]}\ninference: {shift: [0, 8, 17]}\n")
+    for flags in (["--dry-run"], ["--run", "run"]):
+        refused = voxloom("train", "r.yaml", *flags, check=False, cwd=tmp_path)
+        assert refused.returncode == 1 and not (tmp_path / "run").exists()
+        assert "inference.shift is 0x8x17, but the window is 16x16x32" in refused.stderr
+    for accepted in ("inference.shift=0,8,16", "inference.window=16,16,34"):
+        voxloom("train", "r.yaml", "--dry-run", "model.in_channels=1", "model.out_channels=1", accepted, cwd=tmp_path)
+
+
 @pytest.mark.parametrize("setting, words", [
     ("model.architecture=unte", 'no network is called "unte"'),
     ("model.in_channels=3", "but the images have 1 channels"),

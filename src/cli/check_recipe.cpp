@@ -4,6 +4,7 @@
 
 #include "augment/augment.h"
 #include "base/error.h"
+#include "infer/predict.h"
 #include "losses/loss.h"
 #include "nets/network.h"
 #include "nets/registry.h"
@@ -76,6 +77,7 @@ CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Prep
 void check_settings(const Options& options) {
   check_architecture(options.model);
   PostChain(options.inference.postprocess);
+  window_options(options);
   Preprocess(options.data);
   sampler_named(options.data.sampler);
   check_loss(options);

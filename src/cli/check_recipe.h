@@ -9,7 +9,7 @@
 namespace vox::cli {
 
 // Error where a name or an option is wrong whatever the data will be: architecture, steps of pre- and postprocessing,
-// sampler, transforms, terms and targets of the loss, schedule, metric, the file of the first weights.
+// windows, sampler, transforms, terms and targets of the loss, schedule, metric, the file of the first weights.
 void check_settings(const Options& options);
 
 // Error where there are no cases, or the split names others. Lists files and opens none.

@@ -260,7 +260,11 @@ void add_from_same_file(Case& one, const DataOptions& data) {
 
 SlidingWindowOptions window_options(const Options& options) {
   const InferenceOptions& inference = options.inference;
-  return {.window = inference.window.voxels() > 0 ? inference.window : options.data.patch_size,
+  const Extent3 window = inference.window.voxels() > 0 ? inference.window : options.data.patch_size;
+  for (int axis = 0; axis < 3; ++axis)
+    VOX_CHECK(2 * inference.shift[axis] <= window[axis], "inference.shift is ", inference.shift, ", but the window is ",
+              window, "; more than half of it along an axis would leave gaps");
+  return {.window = window,
           .overlap = inference.overlap,
           .blend = blend_from_name(inference.blend),
           .batch_size = std::max<int64_t>(1, inference.batch_size),

@@ -20,7 +20,7 @@ namespace vox {
 
 class ThreadPool;
 
-SlidingWindowOptions window_options(const Options& options);
+SlidingWindowOptions window_options(const Options& options);  // Error where inference.shift is over half a window
 
 struct PredictOptions {
   std::filesystem::path folder;  // gets <id>.<format>

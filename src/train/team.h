@@ -1,6 +1,7 @@
-// Several processes that train one network, each on a GPU of its own. The micro-batches of a step are dealt out among
-// them, their gradients are summed, and each makes the same update. The first process leads: it has the schedule,
-// validates, saves and writes. The others follow it step by step and know nothing that it does not.
+// Several processes that train one network, each on a GPU of its own, or all on the device that is named. The
+// micro-batches of a step are dealt out among them, their gradients are summed, and each makes the same update. The
+// first process leads: it has the schedule, validates, saves and writes. The others follow it step by step and know
+// nothing that it does not.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -63,7 +63,8 @@ class LayerTimes {
  private:
   bool takes_own_kernel(const LayerRecord& layer) const {
     const bool plain = layer.taps == 27 && !layer.strided && layer.groups == 1;
-    const bool first = plain && layer.in_channels == 1 && layer.output[1] == 32;
+    const bool first =
+        plain && ((layer.in_channels == 1 && layer.output[1] == 32) || ops::channels_of_zeros(layer) > 0);
     const bool everywhere = half_ && layer.own_kernel && layer.taps != 27;  // heads and 2x2x2 transposed convolutions
     return everywhere || (own_allowed_ && (layer.own_kernel || first));
   }
@@ -87,7 +88,10 @@ class LayerTimes {
                  in = folded * static_cast<double>(layer.in_channels) / groups;
     const double bytes = element() * (elements_of(layer) + static_cast<double>(layer.input + layer.parameters));
     const auto time = [&](double columns, double summed) {
-      const double compute = own ? 2 * layer.macs / (flops_per_ms_ * parts_.own) : cudnn_ms(layer, columns, summed);
+      const double filled =
+          1 + static_cast<double>(ops::channels_of_zeros(layer)) / static_cast<double>(layer.in_channels);
+      const double compute =
+          own ? filled * 2 * layer.macs / (flops_per_ms_ * parts_.own) : cudnn_ms(layer, columns, summed);
       return std::max(compute, pass_ms(bytes));
     };
     Pass pass{.forward_ms = time(out, in), .backward_ms = time(std::min(in, out), std::max(in, out))};

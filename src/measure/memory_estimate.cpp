@@ -22,6 +22,13 @@ int64_t batch_and_losses(const Options& options, bool half) {
   return voxels * (in * (kFloat + (half ? kHalf : 0)) + out * kFloat * kLossTensors);
 }
 
+// The image as our own convolutions read it, where they fill it up.
+int64_t filled_up(const LayerTable& table) {
+  if (table.layers.empty()) return 0;
+  const ops::LayerRecord& first = table.layers.front();
+  return first.input / first.in_channels * ops::channels_of_zeros(first);
+}
+
 int64_t elements_of(const ops::LayerRecord& layer) {
   int64_t elements = 1;
   for (const int64_t size : layer.output) elements *= size;
@@ -77,6 +84,7 @@ MemoryEstimate estimate_memory(const Options& options, const ParameterSet& param
   estimate.optimizer = count * kFloat * slots;
   const bool fused = half && device == MemoryOf::kGpu;
   estimate.activations = (fused ? table.kept_fused_elements : table.kept_elements) * element;
+  if (fused) estimate.activations += filled_up(table) * kHalf;
   if (fused) estimate.gradients += half_gradients(table) * kHalf;
   if (fused && !options.model.use_checkpoint) {
     estimate.working = (backward_peak(table) - table.kept_fused_elements) * element;

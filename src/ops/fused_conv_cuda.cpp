@@ -9,6 +9,7 @@
 #include "ops/fused.h"
 #include "ops/fused_cuda.h"
 #include "ops/kernel_choice.h"
+#include "ops/trace.h"
 
 namespace vox::ops::fused {
 namespace {
@@ -58,6 +59,13 @@ void leave_norm_sums(const Input& input, const at::Tensor& da, int64_t rows, cud
       floats(norm.sums)};
 }
 
+// An image of few channels, or the weights that read it, with zeros for the other channels of a block: the kernels
+// compute with all of them faster than cuDNN does with a few.
+at::Tensor filled_up(const at::Tensor& few, int64_t channels) {
+  if (few.size(1) == channels) return few;
+  return channels_last(at::constant_pad_nd(few, {0, 0, 0, 0, 0, 0, 0, channels - few.size(1)}));
+}
+
 struct ConvCall : torch::CustomClassHolder {
   std::vector<Input> inputs;  // `activation` is undefined here: the call must not keep the graph that owns it alive
   bool first_layer = false, wants_moments = false, inputs_learn = false;
@@ -91,8 +99,8 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
     if (call->first_layer) {
       cuda::conv3d_first_layer(conv, memory(weight), floats(call->moments), stream);
     } else {
-      const at::Tensor packed = at::empty({weight.numel()}, weight.options());
-      cuda::conv3d_pack(memory(weight), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kForward, stream);
+      const at::Tensor filled = filled_up(weight, conv.in()), packed = at::empty({filled.numel()}, weight.options());
+      cuda::conv3d_pack(memory(filled), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kForward, stream);
       cuda::conv3d_forward(conv, memory(packed), floats(call->moments), stream);
     }
   }
@@ -147,7 +155,7 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
     const cuda::Stream stream = current_stream(weight);
     call.first_layer ? cuda::conv3d_first_layer_weight_gradient(conv, floats(dw), memory(space), stream)
                      : cuda::conv3d_weight_gradient(conv, floats(dw), memory(space), stream);
-    return dw.permute({0, 4, 1, 2, 3});
+    return dw.narrow(4, 0, weight.size(1)).contiguous().permute({0, 4, 1, 2, 3});
   }
 };
 
@@ -184,19 +192,28 @@ bool own_is_faster(const std::vector<Input>& inputs, const at::Tensor& weight, b
     waits |= input.scale.defined();
     parts.push_back(input.raw);
   }
-  const at::Tensor x = at::cat(parts, 1).contiguous(at::MemoryFormat::ChannelsLast3d), detached = weight.detach();
+  const at::Tensor x = channels_last(at::cat(parts, 1).narrow(1, 0, weight.size(1))), detached = weight.detach();
   const at::Tensor scratch = waits ? at::empty_like(x) : at::Tensor();
   const double own = milliseconds_of(x, [&] { OwnConv::rehearse(*call, detached, learns); });
   const double cudnn = milliseconds_of(x, [&] { rehearse_cudnn(x, scratch, detached, learns, call->inputs_learn); });
   return own < cudnn;
 }
 
-std::string name_of(const cuda::Conv3d& conv, const at::Tensor& on, bool learns) {
+std::string name_of(const cuda::Conv3d& conv, const at::Tensor& on, int64_t channels, bool learns) {
   static const std::string machine = gpu_and_libraries(on);
   std::string name = concat(machine, ": 3x3x3 ", conv.n, "x", conv.z, "x", conv.y, "x", conv.x);
   for (const cuda::ConvInput& input : conv.input)
     if (input.channels > 0) name += concat(" from ", input.channels, input.scale != nullptr ? " with norm" : "");
+  if (channels < conv.in()) name += concat(", filled up from ", channels, ",");
   return name + concat(" to ", conv.out(), learns ? ", learning" : "");
+}
+
+// Few enough for filling up, too many for products over columns.
+bool is_image_of_few(const std::vector<Input>& inputs) {
+  const Input& image = inputs[0];
+  if (inputs.size() > 1 || image.activation.requires_grad() || image.scale.defined() || !is_ours(image.raw))
+    return false;
+  return image.raw.size(1) > 2 && image.raw.size(1) < kChannelBlock;
 }
 
 enum class Kernel { kNone, kFirstLayer, kGeneral };
@@ -228,7 +245,7 @@ Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
   if (clear) return own ? Kernel::kGeneral : Kernel::kNone;
   std::function<bool()> time_both;
   if (!is_captured(inputs[0].raw)) time_both = [&] { return own_is_faster(inputs, layer.weight, learns); };
-  own = choose_own(name_of(conv, inputs[0].raw, learns), own, time_both);
+  own = choose_own(name_of(conv, inputs[0].raw, layer.weight.size(1), learns), own, time_both);
   return own ? Kernel::kGeneral : Kernel::kNone;
 }
 
@@ -297,6 +314,7 @@ std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, 
   if (weight.scalar_type() != at::kBFloat16 || !weight.is_contiguous(at::MemoryFormat::ChannelsLast3d))
     return std::nullopt;
   std::vector<Input> inputs = inputs_of(input);
+  if (is_image_of_few(inputs)) inputs[0].raw = filled_up(inputs[0].raw, kChannelBlock);
   const Kernel kernel = kernel_for(inputs, layer);
   if (kernel == Kernel::kNone) return std::nullopt;
   const ConvCallPtr call = c10::make_intrusive<ConvCall>();

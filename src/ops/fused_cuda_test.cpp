@@ -7,6 +7,7 @@
 
 #include "kernels/hopper/conv3d.h"
 #include "ops/feature.h"
+#include "ops/fused.h"
 #include "ops/kernel_choice.h"
 
 namespace vox::ops {
@@ -142,6 +143,30 @@ TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   set_kernel_arch("generic");
   expect_like_truth(GetParam(), seed);
+}
+
+TEST(FilledConvCuda, OfAnImageOfFewChannelsIsTorchsInDouble) {
+  if (!torch::cuda::is_available() || !cuda::conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  torch::manual_seed(seed);
+  std::mt19937 generator(seed);
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int64_t>(low, high)(generator); };
+  for (const int64_t channels : {int64_t{3}, draw(4, 15), int64_t{16}, draw(17, 30), int64_t{31}}) {
+    SCOPED_TRACE(testing::Message() << channels << " channels");
+    const Tensor image = at::randn({draw(1, 2), channels, draw(24, 40), draw(48, 70), draw(48, 70)})
+                             .to(at::kCUDA, at::kBFloat16)
+                             .contiguous(at::MemoryFormat::ChannelsLast3d);
+    const LayerTwin layer(channels, 32 * draw(1, 2), at::kBFloat16);
+    const auto raw = fused::convolve(Feature::plain(image), {layer.weight.ours, {}, {{3, 3, 3}}}, {});
+    ASSERT_TRUE(raw);
+    const Tensor truth = at::conv3d(image.to(at::kDouble), layer.weight.truth, {}, 1, 1);
+    EXPECT_LT(relative_error(raw->values, truth), 4e-3);
+    const Tensor direction = at::randn_like(raw->values);
+    raw->values.backward(direction);
+    truth.backward(direction.to(at::kDouble));
+    EXPECT_LT(relative_error(layer.weight.ours.grad(), layer.weight.truth.grad()), 4e-3);
+  }
 }
 
 // Of 128 to 128 channels the table expects about the same of both kernels.

@@ -100,14 +100,14 @@ void export_tensors(const DeviceBatch& made, const std::string& folder) {
   export_batch(batch, folder);
 }
 
-// Images of several channels are written as the network would convert them: its first pass over them is spared. Not
-// where somebody else reads their values.
+// Images of several channels are written as the network would convert them: its first pass over them is spared. Losses
+// that look at the image see what the network sees.
 ArraySpec as_read(ArraySpec spec, const SourceRequest& request) {
   if (spec.name != "image" || spec.channels == 1 || !request.learner || !request.export_folder.empty()) return spec;
   const ParameterSet& parameters = request.learner->network->parameters();
   const bool converts =
       parameters.compute_type() == at::kBFloat16 && parameters.memory_format() == at::MemoryFormat::ChannelsLast3d;
-  if (!converts || request.learner->loss->reads_image()) return spec;
+  if (!converts) return spec;
   spec.dtype = DType::kBFloat16;
   spec.channels_last = true;
   return spec;

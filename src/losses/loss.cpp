@@ -212,6 +212,10 @@ bool LossSet::Impl::is_averaged(const at::Tensor& target, const View& view) cons
   return view.target.empty() ? regression : at::isFloatingType(target.scalar_type());
 }
 
+bool LossSet::Impl::reads_image() const {
+  return std::any_of(terms.begin(), terms.end(), [](const Term& term) { return term.loss->reads_image(); });
+}
+
 LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                                    const View& view) const {
   LossInput input;
@@ -220,7 +224,7 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
   const at::ScalarType type = input.logits.scalar_type();
   const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
   if (counted.defined()) input.valid = counted.to(type);
-  if (targets.image.defined()) input.image = resize_nearest(targets.image, logits.sizes());
+  if (targets.image.defined() && reads_image()) input.image = resize_nearest(targets.image, logits.sizes());
   const at::Tensor& whole = target_named(targets, view.target);
   const at::Tensor target =
       is_averaged(whole, view) ? resize_mean(whole.to(type), logits.sizes()) : resize_nearest(whole, logits.sizes());
@@ -319,11 +323,6 @@ bool LossSet::reads_back(int64_t step) const {
     any = any ||
           (due(t, step) && (impl_->terms[t].loss->reads_back() || !impl_->views[impl_->terms[t].view].chosen.empty()));
   return any;
-}
-
-bool LossSet::reads_image() const {
-  return std::any_of(impl_->terms.begin(), impl_->terms.end(),
-                     [](const Impl::Term& term) { return term.loss->reads_image(); });
 }
 
 bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const {

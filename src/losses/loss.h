@@ -123,7 +123,6 @@ class LossSet {
   std::vector<std::string> term_names() const;
   bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
   bool reads_back(int64_t step) const;                                   // any term that is due or begins
-  bool reads_image() const;                                              // any term
   // Whether output number `head` of so many gets a gradient at this step.
   bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;
   std::optional<double> take_wait(size_t term) const;  // Loss::take_wait

@@ -50,6 +50,7 @@ struct LossSet::Impl {
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
   bool holds_values(const at::Tensor& target, const View& view) const;
   bool is_averaged(const at::Tensor& target, const View& view) const;
+  bool reads_image() const;  // any term
   LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                       const View& view) const;
   std::vector<double> head_weights(size_t outputs) const;

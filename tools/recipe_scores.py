@@ -115,8 +115,10 @@ MEASUREMENTS = {
     "openkbp_dose/reference": Measurement(SEEDS, "validation", score_dose,
                                           [NO_VALIDATION, "inference.submission=openkbp"]),
     "openkbp_dose/inner": Measurement(
-        FOLDS, "validation", score_dose_inside,
-        ["data.split=kfold", 'data.images=["train-pats/{id}"]', "data.label=train-pats/{id}:dose",
+        # Each fold has a seed of its own: one lucky draw of the first weights must not speak for all.
+        [("", run, [*chosen, f"training.seed={fold}"]) for fold, (_, run, chosen) in enumerate(FOLDS)],
+        "validation", score_dose_inside,
+        ["data.split=kfold", "data.split_seed=0", 'data.images=["train-pats/{id}"]', "data.label=train-pats/{id}:dose",
          "data.mask=train-pats/{id}:possible_dose_mask"], chooses_for="openkbp_dose/best"),
     "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),

@@ -91,10 +91,11 @@ Config resolve(const Layers& layers) {
   for (size_t layer = 0; layer < layers.layers.size(); ++layer)
     for (const Assignment& assignment : layers.layers[layer].assignments) apply(config, values, assignment, layer);
   const Tree map = final_values(values);
-  Options plain;  // of the recipe alone: it names the preset that everything written stands upon
+  Options plain;  // of the recipe alone: it names what everything written stands upon
   Reader first(map);
   plain.describe(first);
   apply_preset(plain.augmentation.preset, plain.data.patch_size, config.options);
+  if (plain.data.target == "regression") config.options.validation.metric = "mae";
   Reader reader(map);
   config.options.describe(reader);
   return config;

@@ -15,6 +15,12 @@ TEST(Config, AnEmptyRecipeIsTheDefaults) {
   EXPECT_EQ(options_of("data:\n  # nothing here\ntraining:\n"), Options{});
 }
 
+TEST(Config, TheMetricFollowsTheTargetUnlessItIsWritten) {
+  EXPECT_EQ(options_of("").validation.metric, "dice");
+  EXPECT_EQ(options_of("data: {target: regression}").validation.metric, "mae");
+  EXPECT_EQ(options_of("data: {target: regression}\nvalidation: {metric: loss}").validation.metric, "loss");
+}
+
 TEST(Config, UnknownKeysNameTheNearest) {
   EXPECT_THAT(error_of("data:\n  batch_sise: 4"),
               AllOf(HasSubstr("data.batch_sise (recipe:2): unknown option"), HasSubstr("\"data.batch_size\"")));

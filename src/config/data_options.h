@@ -57,6 +57,7 @@ struct DataOptions {
   std::string split_column = "split";
   std::vector<std::string> train, validation, test;  // ids, for split: explicit
   int64_t folds = 5;
+  int64_t split_seed = -1;  // -1: training.seed
   std::string orientation = "keep";
   Extent3 patch_size{64, 64, 64};
   int64_t batch_size = 2;
@@ -126,6 +127,11 @@ inline void DataOptions::describe_split(Visitor& v) {
   v.field("validation", validation, {.meaning = "Ids for validation, with split: explicit"});
   v.field("test", test, {.meaning = "Ids kept apart, with split: explicit"});
   v.field("folds", folds, {.meaning = "Folds of split: kfold; training.fold is held out", .min = 2, .max = 1000});
+  v.field("split_seed", split_seed,
+          {.meaning = "Seed of the folds; a number keeps the same cases held out whatever training.seed is, which auto "
+                      "takes",
+           .min = 0,
+           .named = NamedValue{"auto", -1}});
   v.field("orientation", orientation,
           {.meaning = "Leave axes as stored, or turn every volume to RAS", .choices = {"keep", "RAS"}});
 }

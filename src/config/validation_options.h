@@ -19,7 +19,11 @@ struct ValidationOptions {
              .choices = {"patches", "sliding_window"}});
     v.field("patches", patches,
             {.meaning = "Patches of one validation, with mode: patches", .unit = "patches", .min = 1, .max = 1e9});
-    v.field("metric", metric, {.meaning = "Score or loss term that the best checkpoint has the best of"});
+    v.field(
+        "metric", metric,
+        {.meaning =
+             "Score or loss term that the best checkpoint has the best of; mae where nothing is said and data.target "
+             "is regression"});
     v.field("better", better,
             {.meaning = "Which values of the metric are better; auto knows", .choices = {"auto", "higher", "lower"}});
   }

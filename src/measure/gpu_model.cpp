@@ -51,7 +51,7 @@ class LayerTimes {
     Pass cudnn = convolution(layer, reads_image, false);
     add_passes(cudnn, layer, false);
     *own = false;
-    if (!takes_own_kernel(layer)) return cudnn;
+    if (!takes_own_kernel(layer, reads_image)) return cudnn;
     Pass ours = convolution(layer, reads_image, true);
     add_passes(ours, layer, true);
     // Where it is not worth it, the program takes cuDNN's, for which the input is written out first.
@@ -61,10 +61,10 @@ class LayerTimes {
   }
 
  private:
-  bool takes_own_kernel(const LayerRecord& layer) const {
+  bool takes_own_kernel(const LayerRecord& layer, bool reads_image) const {
     const bool plain = layer.taps == 27 && !layer.strided && layer.groups == 1;
-    const bool first =
-        plain && ((layer.in_channels == 1 && layer.output[1] == 32) || ops::channels_of_zeros(layer) > 0);
+    const bool of_one = plain && layer.in_channels == 1 && layer.output[1] == 32;
+    const bool first = of_one || (reads_image && ops::channels_of_zeros(layer) > 0);
     const bool everywhere = half_ && layer.own_kernel && layer.taps != 27;  // heads and 2x2x2 transposed convolutions
     return everywhere || (own_allowed_ && (layer.own_kernel || first));
   }

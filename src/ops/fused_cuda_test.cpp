@@ -145,6 +145,7 @@ TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
   expect_like_truth(GetParam(), seed);
 }
 
+// What is expected to be faster with cuDNN is left to it: the first shape is not.
 TEST(FilledConvCuda, OfAnImageOfFewChannelsIsTorchsInDouble) {
   if (!torch::cuda::is_available() || !cuda::conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
   const unsigned seed = std::random_device()();
@@ -152,14 +153,16 @@ TEST(FilledConvCuda, OfAnImageOfFewChannelsIsTorchsInDouble) {
   torch::manual_seed(seed);
   std::mt19937 generator(seed);
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int64_t>(low, high)(generator); };
-  for (const int64_t channels : {int64_t{3}, draw(4, 15), int64_t{16}, draw(17, 30), int64_t{31}}) {
-    SCOPED_TRACE(testing::Message() << channels << " channels");
-    const Tensor image = at::randn({draw(1, 2), channels, draw(24, 40), draw(48, 70), draw(48, 70)})
-                             .to(at::kCUDA, at::kBFloat16)
-                             .contiguous(at::MemoryFormat::ChannelsLast3d);
-    const LayerTwin layer(channels, 32 * draw(1, 2), at::kBFloat16);
+  std::vector<std::vector<int64_t>> shapes{{2, 11, 48, 96, 96}};
+  for (const int64_t channels : {int64_t{3}, draw(4, 15), int64_t{16}, draw(17, 30), int64_t{31}})
+    shapes.push_back({draw(1, 2), channels, draw(24, 40), draw(48, 80), draw(48, 80)});
+  for (const std::vector<int64_t>& shape : shapes) {
+    SCOPED_TRACE(testing::Message() << at::IntArrayRef(shape));
+    const Tensor image = at::randn(shape).to(at::kCUDA, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast3d);
+    const LayerTwin layer(shape[1], &shape == &shapes[0] ? 32 : 32 * draw(1, 2), at::kBFloat16);
     const auto raw = fused::convolve(Feature::plain(image), {layer.weight.ours, {}, {{3, 3, 3}}}, {});
-    ASSERT_TRUE(raw);
+    if (&shape == &shapes[0]) ASSERT_TRUE(raw);
+    if (!raw) continue;
     const Tensor truth = at::conv3d(image.to(at::kDouble), layer.weight.truth, {}, 1, 1);
     EXPECT_LT(relative_error(raw->values, truth), 4e-3);
     const Tensor direction = at::randn_like(raw->values);

@@ -250,6 +250,21 @@ TEST(Split, DependsOnNamesAndSeedAlone) {
   EXPECT_NE(assign_folds(cases, 5, 12), reversed);
 }
 
+TEST(Split, ASeedOfItsOwnHoldsTheSameCasesOut) {
+  int64_t groups = 0;
+  Dataset dataset;
+  dataset.cases = random_cases(3, &groups);
+  const auto held_out = [&](int64_t split_seed, uint64_t seed) {
+    DataOptions data;
+    data.split_seed = split_seed;
+    split_cases(dataset, data, 1, seed);
+    return dataset.validation;
+  };
+  EXPECT_EQ(held_out(11, 0), held_out(-1, 11));
+  EXPECT_EQ(held_out(11, 0), held_out(11, 12));
+  EXPECT_NE(held_out(11, 0), held_out(12, 0));
+}
+
 TEST(Split, AFoldThatCannotBeMadeSaysSo) {
   Dataset dataset;
   dataset.cases = {{.id = "a", .group = "a", .images = {}, .label = "", .mask = "", .split = ""}};

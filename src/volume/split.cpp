@@ -79,7 +79,8 @@ void assign_kfold(const Dataset& dataset, const DataOptions& data, int64_t fold,
   for (size_t i = 0; i < assignment.size(); ++i)
     if (assignment[i] < 0) drawn.push_back(dataset.cases[i]);
   if (drawn.empty()) return;
-  const std::vector<int64_t> folds = assign_folds(drawn, data.folds, seed);
+  const std::vector<int64_t> folds =
+      assign_folds(drawn, data.folds, data.split_seed < 0 ? seed : static_cast<uint64_t>(data.split_seed));
   size_t next = 0;
   for (int& place : assignment)
     if (place < 0) place = number(folds[next++] == fold ? Split::kValidation : Split::kTrain);

@@ -153,9 +153,9 @@ void fill_channels(Operands& in, int64_t groups) {
   const int64_t missing = (kTogether - in.values.size(1) % kTogether) % kTogether;
   const bool image = !in.values.requires_grad() && in.values.is_cuda() && in.values.scalar_type() != at::kFloat;
   if (missing == 0 || groups != 1 || !image) return;
-  const std::array<int64_t, 8> amount{0, 0, 0, 0, 0, 0, 0, missing};
-  in.values = at::constant_pad_nd(in.values, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
-  in.weight = at::constant_pad_nd(in.weight, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
+  const int64_t channels = in.values.size(1) + missing;
+  in.values = with_channels_of_zeros(in.values, channels);
+  in.weight = with_channels_of_zeros(in.weight, channels);
 }
 
 Extent3 extent_of(const at::Tensor& values) {
@@ -184,6 +184,12 @@ Feature pooled(const Feature& input, const PoolWindow& window,
 }
 
 }  // namespace
+
+at::Tensor with_channels_of_zeros(const at::Tensor& few, int64_t channels) {
+  if (few.size(1) == channels) return few;
+  const std::array<int64_t, 8> amount{0, 0, 0, 0, 0, 0, 0, channels - few.size(1)};
+  return at::constant_pad_nd(few, amount).contiguous(at::MemoryFormat::ChannelsLast3d);
+}
 
 Feature Feature::from(State state) {
   return Feature(std::make_shared<State>(std::move(state)));

@@ -44,4 +44,7 @@ struct Feature::State {
   mutable bool read = false;
 };
 
+// An image or the weights that read it, filled up to so many channels, which then lie last.
+at::Tensor with_channels_of_zeros(const at::Tensor& few, int64_t channels);
+
 }  // namespace vox::ops

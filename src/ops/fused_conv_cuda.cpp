@@ -59,13 +59,6 @@ void leave_norm_sums(const Input& input, const at::Tensor& da, int64_t rows, cud
       floats(norm.sums)};
 }
 
-// An image of few channels, or the weights that read it, with zeros for the other channels of a block: the kernels
-// compute with all of them faster than cuDNN does with a few.
-at::Tensor filled_up(const at::Tensor& few, int64_t channels) {
-  if (few.size(1) == channels) return few;
-  return channels_last(at::constant_pad_nd(few, {0, 0, 0, 0, 0, 0, 0, channels - few.size(1)}));
-}
-
 struct ConvCall : torch::CustomClassHolder {
   std::vector<Input> inputs;  // `activation` is undefined here: the call must not keep the graph that owns it alive
   bool first_layer = false, wants_moments = false, inputs_learn = false;
@@ -99,7 +92,8 @@ struct OwnConv : torch::autograd::Function<OwnConv> {
     if (call->first_layer) {
       cuda::conv3d_first_layer(conv, memory(weight), floats(call->moments), stream);
     } else {
-      const at::Tensor filled = filled_up(weight, conv.in()), packed = at::empty({filled.numel()}, weight.options());
+      const at::Tensor filled = with_channels_of_zeros(weight, conv.in()),
+                       packed = at::empty({filled.numel()}, weight.options());
       cuda::conv3d_pack(memory(filled), memory(packed), conv.in(), conv.out(), cuda::ConvWay::kForward, stream);
       cuda::conv3d_forward(conv, memory(packed), floats(call->moments), stream);
     }
@@ -208,12 +202,18 @@ std::string name_of(const cuda::Conv3d& conv, const at::Tensor& on, int64_t chan
   return name + concat(" to ", conv.out(), learns ? ", learning" : "");
 }
 
-// Few enough for filling up, too many for products over columns.
+// The kernels compute with a block of channels, most of them zeros, faster than cuDNN does with a few. Two are left to
+// products over columns.
 bool is_image_of_few(const std::vector<Input>& inputs) {
   const Input& image = inputs[0];
   if (inputs.size() > 1 || image.activation.requires_grad() || image.scale.defined() || !is_ours(image.raw))
     return false;
   return image.raw.size(1) > 2 && image.raw.size(1) < kChannelBlock;
+}
+
+std::vector<Input> filled_up(std::vector<Input> inputs) {
+  if (is_image_of_few(inputs)) inputs[0].raw = with_channels_of_zeros(inputs[0].raw, kChannelBlock);
+  return inputs;
 }
 
 enum class Kernel { kNone, kFirstLayer, kGeneral };
@@ -222,7 +222,8 @@ Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
   for (const Input& input : inputs) {
     if (!is_ours(input.raw)) return Kernel::kNone;
   }
-  const cuda::Conv3d conv = described(inputs, at::Tensor(), layer.weight.size(0));
+  cuda::Conv3d conv = described(inputs, at::Tensor(), layer.weight.size(0));
+  if (is_image_of_few(inputs)) conv.input[0].channels = kChannelBlock;
   const bool learns = at::GradMode::is_enabled() && layer.weight.requires_grad();
   if (conv.in() == 1) {
     const bool image = !inputs[0].activation.requires_grad();
@@ -244,7 +245,7 @@ Kernel kernel_for(const std::vector<Input>& inputs, const ConvLayer& layer) {
   const bool clear = all.own_ms * kClear < all.cudnn_ms || all.cudnn_ms * kClear < all.own_ms;
   if (clear) return own ? Kernel::kGeneral : Kernel::kNone;
   std::function<bool()> time_both;
-  if (!is_captured(inputs[0].raw)) time_both = [&] { return own_is_faster(inputs, layer.weight, learns); };
+  if (!is_captured(inputs[0].raw)) time_both = [&] { return own_is_faster(filled_up(inputs), layer.weight, learns); };
   own = choose_own(name_of(conv, inputs[0].raw, layer.weight.size(1), learns), own, time_both);
   return own ? Kernel::kGeneral : Kernel::kNone;
 }
@@ -314,9 +315,9 @@ std::optional<RawOutput> convolve(const Feature& input, const ConvLayer& layer, 
   if (weight.scalar_type() != at::kBFloat16 || !weight.is_contiguous(at::MemoryFormat::ChannelsLast3d))
     return std::nullopt;
   std::vector<Input> inputs = inputs_of(input);
-  if (is_image_of_few(inputs)) inputs[0].raw = filled_up(inputs[0].raw, kChannelBlock);
   const Kernel kernel = kernel_for(inputs, layer);
   if (kernel == Kernel::kNone) return std::nullopt;
+  inputs = filled_up(std::move(inputs));
   const ConvCallPtr call = c10::make_intrusive<ConvCall>();
   const at::Tensor first = inputs[0].activation;
   const std::optional<at::Tensor> second = inputs.size() > 1 ? std::optional(inputs[1].activation) : std::nullopt;

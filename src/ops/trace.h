@@ -28,7 +28,9 @@ struct LayerRecord {
 // Our own convolutions take channels by the block: an image of few gets so many of zeros (ops/fused_conv_cuda.cpp).
 constexpr int64_t kChannelBlock = 32;
 inline int64_t channels_of_zeros(const LayerRecord& first) {
-  const bool plain = first.taps == 27 && !first.strided && first.groups == 1 && first.output[1] % kChannelBlock == 0;
+  const int64_t out = first.output[1];
+  const bool has_kernel = out == kChannelBlock || out == 2 * kChannelBlock;
+  const bool plain = first.taps == 27 && !first.strided && first.groups == 1 && has_kernel;
   return plain && first.in_channels > 2 && first.in_channels < kChannelBlock ? kChannelBlock - first.in_channels : 0;
 }
 

@@ -67,6 +67,17 @@ def test_outputs_and_gradients_are_the_modules_own(voxloom, draw, tmp_path):
         assert np.allclose(np.load(tmp_path / file), output.detach(), atol=1e-5)
 
 
+def test_an_output_scale_leaves_the_modules_weights_alone(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    module = save_module(tmp_path / "own.pt")
+    voxloom("train", recipe, "--run", tmp_path / "run", "model.architecture=torchscript", f"model.file={tmp_path}/own.pt",
+            "model.output_scale=70", "training.max_epochs=1", "training.iterations_per_epoch=1", "training.lr=1e-12",
+            "training.warmup_steps=0", "training.weight_decay=0")
+    found = tensors(checkpoint(tmp_path / "run"))
+    for name, parameter in module.named_parameters():
+        assert np.allclose(found[f"model.{name}"], parameter.detach(), atol=1e-6), name
+
+
 def test_a_run_that_was_stopped_goes_on_bit_for_bit_and_predicts(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     save_module(tmp_path / "own.pt")

@@ -65,11 +65,16 @@ Conv LayerNetwork::add_conv(const std::string& name, const ConvSpec& spec) {
   // The fans that torch computes: from the second and the first axis of the weight, for transposed convolutions too.
   const Fans fans{second * g.kernel.voxels(), first * g.kernel.voxels()};
   const WeightInit init = spec.init.value_or(init_);
-  draw(conv.weight, fans, init);
+  const auto draw_one = [&](int index) {
+    draw(index, fans, init);
+    const at::NoGradGuard no_grad;
+    if (spec.head) parameters_.all()[static_cast<size_t>(index)].master.div_(options_.output_scale);
+  };
+  draw_one(conv.weight);
   if (spec.bias == Bias::kNone) return conv;
   conv.bias = parameters_.add(
       {concat(name, ".bias"), ParameterKind::kBias, {spec.out}, spec.bias == Bias::kCancelled, spec.head});
-  draw(conv.bias, fans, init);
+  draw_one(conv.bias);
   return conv;
 }
 

@@ -8,13 +8,29 @@
 namespace vox {
 namespace {
 
-TEST(OutputScale, OutputsAreMultipliedAndTheWeightsAreTheSame) {
-  torch::manual_seed(5);
+ModelOptions two_outputs(double scale) {
   ModelOptions options;
   options.in_channels = 1, options.out_channels = 2, options.filters = {4, 8, 8}, options.deep_supervision = true;
-  const auto plain = make_network(options, 3);
-  options.output_scale = 70;
-  const auto scaled = make_network(options, 3);
+  options.output_scale = scale;
+  return options;
+}
+
+TEST(OutputScale, OutputsBeginWhereTheyWouldWithoutIt) {
+  torch::manual_seed(6);
+  const auto plain = make_network(two_outputs(1), 3), scaled = make_network(two_outputs(70), 3);
+  const at::Tensor image = at::randn({2, 1, 8, 8, 8});
+  const auto expected = plain->forward(image, {.training = true}), outputs = scaled->forward(image, {.training = true});
+  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(at::allclose(outputs[i], expected[i], 1e-4, 1e-5));
+}
+
+TEST(OutputScale, OutputsOfTheSameWeightsAreMultiplied) {
+  torch::manual_seed(5);
+  const auto plain = make_network(two_outputs(1), 3), scaled = make_network(two_outputs(70), 3);
+  {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < plain->parameters().all().size(); ++i)
+      scaled->parameters().all()[i].master.copy_(plain->parameters().all()[i].master);
+  }
   const at::Tensor image = at::randn({2, 1, 8, 8, 8});
   const auto expected = plain->forward(image, {.training = true}), outputs = scaled->forward(image, {.training = true});
   ASSERT_EQ(outputs.size(), 2u);

@@ -106,7 +106,9 @@ TEST(TopologyCuda, EqualsTheCpuInEveryFormAndDimension) {
       const auto [value, gradient] = problem.value_and_gradient(at::kCPU, at::kFloat);
       const auto [ours, our_gradient] = problem.value_and_gradient(at::Device(at::kCUDA, 0), at::kFloat);
       EXPECT_TRUE(at::allclose(ours, value, 1e-5, 1e-7)) << form << " " << dimension << " seed " << seed;
-      EXPECT_TRUE(at::allclose(our_gradient, gradient, 1e-4, 1e-7)) << form << " " << dimension << " seed " << seed;
+      // A pair of nearly equal probabilities has their difference as its gradient: as exact as they are, not as it is.
+      const double least = 1e-5 * gradient.abs().max().item<double>();
+      EXPECT_TRUE(at::allclose(our_gradient, gradient, 1e-4, least)) << form << " " << dimension << " seed " << seed;
     }
 }
 

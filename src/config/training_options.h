@@ -27,6 +27,7 @@ struct TrainingOptions {
   double poly_power = 0.9;
   int64_t warmup_steps = 0;
   double warmup_start = 0.01;  // of lr; never zero
+  int64_t cooldown_steps = 0;  // the last ones
   double min_lr = 0;
   std::vector<int64_t> milestones;  // epochs
   int64_t step_size = 30;           // epochs
@@ -107,6 +108,11 @@ inline void TrainingOptions::describe_schedule(Visitor& v) {
           {.meaning = "Steps over which the rate rises to its peak", .unit = "steps", .min = 0, .max = 1e12});
   v.field("warmup_start", warmup_start,
           {.meaning = "First rate of the warm-up, as a share of the peak", .min = 0, .max = 1, .above_min = true});
+  v.field("cooldown_steps", cooldown_steps,
+          {.meaning = "Last steps, over which the rate falls from what the schedule gives to min_lr along a line",
+           .unit = "steps",
+           .min = 0,
+           .max = 1e12});
   v.field("min_lr", min_lr, {.meaning = "Lowest learning rate", .min = 0, .max = 1e6});
   v.field("milestones", milestones,
           {.meaning = "Epochs at which schedule: multistep multiplies by gamma", .unit = "epochs", .min = 0});

@@ -61,7 +61,10 @@ double Schedule::lr(int64_t step) const {
     const double progress = static_cast<double>(step) / static_cast<double>(warmup);
     return base * (options_.warmup_start + (1 - options_.warmup_start) * progress);
   }
-  return std::max(options_.min_lr, after_warmup(step));
+  const double lowest = options_.min_lr, rate = std::max(lowest, after_warmup(step));
+  const int64_t left = std::max<int64_t>(0, length_.total_steps - step), cooldown = options_.cooldown_steps;
+  if (left >= cooldown) return rate;
+  return lowest + (rate - lowest) * static_cast<double>(left) / static_cast<double>(cooldown);
 }
 
 double Schedule::after_warmup(int64_t step) const {

@@ -67,6 +67,21 @@ TEST(Schedule, WarmUpRisesLinearlyFromItsStartThenTheScheduleBegins) {
   EXPECT_THROW(Schedule(options, kLength), Error);
 }
 
+TEST(Schedule, CoolingDownFollowsAnyScheduleToTheLowestRate) {
+  for (const std::string& name : schedule_names()) {
+    TrainingOptions options = scheduled(name);
+    options.min_lr = 0.0001;
+    const Schedule without(options, kLength);
+    options.cooldown_steps = 200;
+    const Schedule with(options, kLength);
+    for (const int64_t step : {0, 500, 800}) EXPECT_DOUBLE_EQ(with.lr(step), without.lr(step)) << name << step;
+    for (const int64_t step : {801, 900, 950, 999})
+      EXPECT_NEAR(with.lr(step), 0.0001 + (without.lr(step) - 0.0001) * static_cast<double>(1000 - step) / 200, 1e-15)
+          << name << step;
+    EXPECT_DOUBLE_EQ(with.lr(1000), 0.0001) << name;
+  }
+}
+
 TEST(Schedule, StepAndMultistepCountEpochs) {
   TrainingOptions options = scheduled("step");
   options.step_size = 3;

@@ -15,6 +15,9 @@ void add_schedule(const TrainingOptions& training, int64_t total_steps, std::vec
   if (training.warmup_steps >= total_steps && !one_cycle)
     notes.push_back(concat("training.warmup_steps is ", training.warmup_steps, ", but the run has ", total_steps,
                            " steps: the learning rate never reaches training.lr"));
+  if (training.cooldown_steps > total_steps)
+    notes.push_back(concat("training.cooldown_steps is ", training.cooldown_steps, ", but the run has ", total_steps,
+                           " steps: the learning rate falls from the start"));
   if (training.schedule == "multistep" && training.milestones.empty())
     notes.push_back("training.schedule is multistep, but training.milestones is empty: the learning rate stays");
 }

@@ -34,6 +34,7 @@ TEST(WithoutEffect, NothingIsSaidOfSettingsThatAct) {
   EXPECT_TRUE(notes([](Options&, PlannedRun&) {}).empty());
   EXPECT_TRUE(notes([](Options& o, PlannedRun& f) {
                 o.training.warmup_steps = 99;
+                o.training.cooldown_steps = 100;
                 o.training.early_stop = 1;
                 o.training.schedule = "plateau";
                 o.training.cuda_graph = "on";
@@ -49,6 +50,7 @@ TEST(WithoutEffect, NothingIsSaidOfSettingsThatAct) {
 
 TEST(WithoutEffect, EachSettingThatDoesNothingIsNamed) {
   expect_one("never reaches training.lr", [](Options& o, PlannedRun&) { o.training.warmup_steps = 100; });
+  expect_one("falls from the start", [](Options& o, PlannedRun&) { o.training.cooldown_steps = 101; });
   expect_one("a warm-up of its own", [](Options& o, PlannedRun&) {
     o.training.schedule = "one_cycle";
     o.training.warmup_steps = 1000;

@@ -40,6 +40,7 @@ def refused(voxloom, path, *words):
     assert result.stderr.count("\n") == 1, f"more than one sentence: {result.stderr}"
     for word in words:
         assert word in result.stderr, result.stderr
+    return result.stderr
 
 
 def expected_of(array):

@@ -92,6 +92,14 @@ def test_damaged_hdf5_is_one_sentence(voxloom, draw, tmp_path, options):
     refused(voxloom, tmp_path / "c.h5", "c.h5")
 
 
+def test_names_of_datasets_are_shown_without_what_a_terminal_obeys(voxloom, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("first", "red\x1b[31m"):
+            file.create_dataset(name, data=np.zeros((4, 4, 4), "uint8"))
+    message = refused(voxloom, tmp_path / "a.h5", "first", "red?[31m", "choose one")
+    assert "\x1b" not in message
+
+
 @pytest.mark.parametrize("libver, mark", [("earliest", b"TREE\1"), (("v110", "v110"), b"FAHD")])
 def test_an_index_of_chunks_that_cannot_be_read_is_no_fill_value(voxloom, draw, tmp_path, libver, mark):
     with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:

@@ -65,6 +65,7 @@ struct DataOptions {
   int64_t prefetch_factor = 2;  // batches ready ahead of the trainer
   double cache_gb = 4;
   std::string cache_dir;  // chunked and preprocessed copies; empty: under the user's cache folder
+  double cache_days = 90;
   std::string placement = "auto";
   std::string stage_dir;
   std::vector<PreprocessStep> preprocess;
@@ -150,6 +151,11 @@ inline void DataOptions::describe_loading(Visitor& v) {
   v.field(
       "cache_dir", cache_dir,
       {.meaning = "Folder of chunked and preprocessed copies; empty is the user's cache folder", .form = Form::kPath});
+  v.field("cache_days", cache_days,
+          {.meaning = "Copies in cache_dir that no run used for so long are removed; 0 keeps them",
+           .unit = "days",
+           .min = 0,
+           .max = 1e5});
   v.field("placement", placement,
           {.meaning = "Where volumes live while training", .choices = {"auto", "gpu", "host", "disk"}});
   v.field("stage_dir", stage_dir,

@@ -196,25 +196,29 @@ bool leading_chunks_are_single(const h5::DatasetFacts& facts) {
   return true;
 }
 
+std::string listed(std::vector<std::string> names) {
+  for (std::string& name : names) name = printable(name);
+  return join(names, ", ");
+}
+
 std::unique_ptr<VolumeReader> make_reader(const std::string& path, const std::string& dataset_name) {
   const auto lock = h5::lock_library();
   h5::File file = h5::open_file(path);
   std::string chosen = dataset_name;
   if (chosen.empty()) {
     const std::vector<std::string> names = h5::volumes_in(file);
-    VOX_CHECK(
-        names.size() == 1, path, ": this HDF5 file holds ",
-        names.empty() ? "no dataset of numbers with three axes that the HDF5 library can open" : join(names, ", "),
-        names.empty() ? "; PATH:NAME says why one cannot be opened" : "; choose one: PATH:NAME");
+    VOX_CHECK(names.size() == 1, path, ": this HDF5 file holds ",
+              names.empty() ? "no dataset of numbers with three axes that the HDF5 library can open" : listed(names),
+              names.empty() ? "; PATH:NAME says why one cannot be opened" : "; choose one: PATH:NAME");
     chosen = names.front();
   }
-  const std::string name = path + ":" + chosen;
+  const std::string name = path + ":" + printable(chosen);
   h5::Dataset dataset(H5Dopen2(file.get(), chosen.c_str(), H5P_DEFAULT));
   if (!dataset) {
     const std::string reason = h5::last_problem();
     const std::vector<std::string> names = h5::volumes_in(file);
     throw Error(concat(name, ": this dataset cannot be opened (", reason, "); volumes in this file: ",
-                       names.empty() ? "none that this HDF5 library can read" : join(names, ", ")));
+                       names.empty() ? "none that this HDF5 library can read" : listed(names)));
   }
   h5::DatasetFacts facts = h5::read_facts(file, dataset, name);
   require_volume(facts, name);

@@ -121,7 +121,10 @@ std::vector<double> LossSet::Impl::head_weights(size_t outputs) const {
 
 at::Tensor LossSet::Impl::View::of(const at::Tensor& logits) const {
   const at::Tensor own = count == logits.size(1) ? logits : logits.narrow(1, first, count);
-  return chosen.empty() ? own : own.index_select(1, at::tensor(chosen, at::kLong).to(logits.device()));
+  if (chosen.empty()) return own;
+  std::vector<at::Tensor> channels;  // not by an index, whose way to a GPU would be waited for
+  for (const int64_t channel : chosen) channels.push_back(own.narrow(1, channel, 1));
+  return channels.size() == 1 ? channels.front() : at::cat(channels, 1);
 }
 
 LossSet::Impl::View LossSet::Impl::view_of(const LossTerm& term, const LossEntry& entry) const {

@@ -73,6 +73,11 @@ TEST(LossSet, TermsSeeTheirHeadTheirChannelsAndTheirTarget) {
   EXPECT_NEAR(value(1), at::smooth_l1_loss(logits.narrow(1, 3, 1), c.targets.extra["signed_distance"]).item<double>(),
               1e-6);
   EXPECT_NEAR(value(2), bce(logits.narrow(1, 2, 1), c.targets.label), 1e-6);
+  c.loss.terms[0].channels = {2, 0};  // of the head's own, in this order
+  c.targets.extra["affinity"] = at::randint(0, 2, {1, 2, 4, 4, 4}, at::kByte);
+  const LossResult two = LossSet(c.loss, c.data, 4, heads).compute({logits}, c.targets, 0);
+  EXPECT_NEAR(two.terms[0].second->item<double>(),
+              bce(at::stack({logits.select(1, 2), logits.select(1, 0)}, 1), c.targets.extra["affinity"]), 1e-6);
   // Coarser outputs: classes by nearest neighbour, values by the mean of the voxels that fall together.
   const at::Tensor coarse = at::randn({1, 4, 2, 2, 2});
   c.loss.deep_supervision_weights = {0, 1};

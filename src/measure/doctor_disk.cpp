@@ -1,13 +1,11 @@
 #include "measure/doctor_disk.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
 #include "base/error.h"
@@ -23,7 +21,6 @@ namespace {
 constexpr int64_t kTrialBytes = int64_t{16} << 20;
 constexpr double kSlowWrite = 50, kSlowRead = 100;  // MB/s; a single spinning disk does about 150
 constexpr int64_t kLittleRoom = int64_t{5} << 30, kNoRoom = int64_t{256} << 20;
-constexpr int64_t kOldDays = 90, kDaySeconds = 24 * 3600;
 
 class TrialFile {  // has no name: nothing is left whatever happens
  public:
@@ -84,28 +81,18 @@ Finding examine_folder(const MachineView& machine, const NamedFolder& folder) {
   return {folder.name, Outlook::kFine, facts, df};
 }
 
-// Copies of volumes, which nobody but the user deletes: what they take, and which are no longer read.
+// Copies of volumes: what they take. Those that nobody uses go after data.cache_days.
 Finding examine_copies(const fs::path& folder) {
-  int64_t bytes = 0, old_bytes = 0, old_files = 0;
-  const auto now = static_cast<int64_t>(time(nullptr));
+  int64_t bytes = 0;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    struct stat facts {};
-    if (entry.path().extension() != ".chunks" || stat(entry.path().c_str(), &facts) != 0) continue;
-    bytes += facts.st_size;
-    if (now - std::max(facts.st_atim.tv_sec, facts.st_mtim.tv_sec) < (kOldDays + 1) * kDaySeconds) continue;
-    old_bytes += facts.st_size;
-    ++old_files;
+    if (entry.path().extension() != ".chunks") continue;
+    const auto size = entry.file_size(ignored);
+    if (!ignored) bytes += static_cast<int64_t>(size);
   }
-  const std::string path = folder.string(), size = concat(path, " holds ", human_bytes(bytes), " of copies of volumes");
-  if (old_files == 0) return {"cached copies", Outlook::kFine, size, "du -sh '" + path + "'"};
-  const bool full = free_bytes(folder) < std::max(old_bytes, kLittleRoom);
-  return {
-      "cached copies", full ? Outlook::kHurts : Outlook::kFine,
-      concat(size, ", of which ", human_bytes(old_bytes), " (", old_files, old_files == 1 ? " file" : " files",
-             ") were not read for ", kOldDays, " days; they can be deleted, and are made again where needed: find '",
-             path, "' -name '*.chunks' -atime +", kOldDays, " -mtime +", kOldDays, " -delete"),
-      concat("find '", path, "' -name '*.chunks' -atime +", kOldDays, " -mtime +", kOldDays)};
+  const std::string path = folder.string();
+  return {"cached copies", Outlook::kFine, concat(path, " holds ", human_bytes(bytes), " of copies of volumes"),
+          "du -sh '" + path + "'"};
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -196,25 +195,13 @@ TEST(Doctor, FoldersByMountRoomAndPermission) {
   EXPECT_EQ(only(examine_folders(machine.view)).verdict, Outlook::kFails);
 }
 
-TEST(Doctor, TellsWhichCopiesOfVolumesAreNoLongerReadAndHowToDeleteThem) {
+TEST(Doctor, TellsWhatCopiesOfVolumesTake) {
   FakeMachine machine;
-  const fs::path cache = machine.folder() / "my cache";
-  const auto put = [&](const char* name, int days_ago) {
+  for (const char* name : {"a.chunks", "b.chunks", "kernels.json"})
     machine.put(std::string("/my cache/") + name, std::string(3 << 20, 'x'));
-    const timespec then{time(nullptr) - days_ago * 24 * 3600, 0}, times[2] = {then, then};
-    utimensat(AT_FDCWD, (cache / name).c_str(), times, 0);
-  };
-  put("old.chunks", 95);
-  put("kernels.json", 95);
-  put("new.chunks", 85);
-  machine.view.folders = {{"cache folder", cache}};
-  const auto found = [&] { return named(examine_folders(machine.view), "cached copies").value_or(Finding{}); };
-  const std::string sentence = found().sentence;
-  EXPECT_THAT(sentence, HasSubstr("holds 6.0 MiB"));
-  EXPECT_THAT(sentence, HasSubstr("3.0 MiB (1 file) were not read for 90 days"));
-  EXPECT_EQ(std::system(sentence.substr(sentence.find("find ")).c_str()), 0);
-  EXPECT_THAT(found().sentence, HasSubstr("holds 3.0 MiB of copies of volumes"));
-  EXPECT_TRUE(fs::exists(cache / "new.chunks") && fs::exists(cache / "kernels.json"));
+  machine.view.folders = {{"cache folder", machine.folder() / "my cache"}};
+  const Finding found = named(examine_folders(machine.view), "cached copies").value_or(Finding{});
+  EXPECT_THAT(found.sentence, HasSubstr("holds 6.0 MiB of copies of volumes"));
 }
 
 TEST(Doctor, SaysThatAProgramWithoutKernelsLeavesAGpuAlone) {

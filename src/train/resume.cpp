@@ -54,9 +54,9 @@ std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
 
 bool is_harmless(const std::string& key) {
   if (key.starts_with("monitor.") || key.starts_with("system.")) return true;
-  constexpr std::array kHarmless{"data.num_workers",    "data.prefetch_factor", "data.cache_gb",
-                                 "data.cache_dir",      "data.stage_dir",       "data.placement",
-                                 "training.save_every", "training.keep_last"};
+  constexpr std::array kHarmless{"data.num_workers", "data.prefetch_factor", "data.cache_gb",
+                                 "data.cache_dir",   "data.cache_days",      "data.stage_dir",
+                                 "data.placement",   "training.save_every",  "training.keep_last"};
   return std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end();
 }
 

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -31,6 +33,23 @@ fs::path seal_of(fs::path file) {
 
 void seal(const fs::path& file) {
   std::ofstream(seal_of(file)) << identity_of(file);
+}
+
+using Date = fs::file_time_type;
+
+Date used_last(const fs::path& file) {
+  const auto date_of = [](const fs::path& path) {
+    std::error_code absent;
+    const Date date = fs::last_write_time(path, absent);
+    return absent ? Date::min() : date;
+  };
+  return std::max(date_of(file), date_of(seal_of(file)));
+}
+
+bool is_ours(const fs::path& file) {
+  const std::string stem = file.stem(), kind = file.extension();
+  return stem.size() == ContentHash().hex().size() && stem.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         (kind == ".chunks" || kind == ".facts" || kind == ".sealed");
 }
 
 ChunkFile::Trust trust_in(const fs::path& file) {
@@ -63,6 +82,21 @@ fs::path cache_folder(const std::string& cache_dir) {
   return folder / "voxloom-cache";
 }
 
+void mark_used(const fs::path& file) {
+  std::error_code ignored;  // absent, or in a folder that cannot be written, from which nothing is removed either
+  fs::last_write_time(file, Date::clock::now(), ignored);
+}
+
+void remove_unused(const fs::path& folder, double days) {
+  if (days == 0) return;
+  const Date oldest = Date::clock::now() - std::chrono::seconds(static_cast<int64_t>(days * 86400));
+  std::error_code ignored;  // another process may be removing the same files
+  std::vector<fs::path> unused;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored))
+    if (is_ours(entry->path()) && used_last(entry->path()) < oldest) unused.push_back(entry->path());
+  for (const fs::path& file : unused) fs::remove(file, ignored);
+}
+
 void require_free_space(const fs::path& folder, int64_t bytes) {
   if (bytes == 0) return;
   make_folders(folder);
@@ -80,6 +114,15 @@ ChunkShelf::ChunkShelf(fs::path folder, Loader& loader, int64_t most_open)
 
 fs::path ChunkShelf::file_of(const Unit& unit) const {
   return folder_ / (ContentHash().add(unit.key).hex() + ".chunks");
+}
+
+fs::path ChunkShelf::facts_of(uint64_t key) const {
+  return folder_ / (ContentHash().add(key).hex() + ".facts");
+}
+
+// Not the chunk file's own date: it is sealed with it.
+void ChunkShelf::mark_used(const Unit& unit) const {
+  vox::mark_used(seal_of(file_of(unit)));
 }
 
 bool ChunkShelf::holds(const Unit& unit) {

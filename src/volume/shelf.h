@@ -1,4 +1,5 @@
-// The cache folder's chunk files: where they lie, which are there, how one is made, and the open ones.
+// The cache folder's chunk files: where they lie, which are there, how one is made, the open ones, and how long unused
+// ones stay.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ class ChunkShelf {
   std::shared_ptr<const ChunkFile> open(const Unit& unit);
   void discard(const Unit& unit);  // a file found damaged
 
+  std::filesystem::path facts_of(uint64_t key) const;  // where the scan of a case is kept
+  void mark_used(const Unit& unit) const;              // today, by whoever opened the dataset
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
@@ -35,6 +38,11 @@ class ChunkShelf {
   Loader& loader_;
   Handles<const ChunkFile> files_;
 };
+
+// The date of a file of the cache folder says when it was used last.
+void mark_used(const std::filesystem::path& file);
+// Removes chunk files and facts that nobody used for so many days; 0 keeps them. Files of others stay.
+void remove_unused(const std::filesystem::path& folder, double days);
 
 // Error (the machine's) where the folder's disk has less than `bytes` free.
 void require_free_space(const std::filesystem::path& folder, int64_t bytes);

@@ -37,6 +37,7 @@ Store::Impl::Impl(const Dataset& all, const DataOptions& options, ThreadPool& po
   if (!data.stage_dir.empty()) stage_dataset(dataset, data.stage_dir, pool, progress);
   open_cases(pool);
   drop_bad_cases();
+  tidy_cache_folder();
   require_one_orientation();
   require_equal_channels();
   choose_mode();
@@ -66,6 +67,12 @@ void Store::Impl::open_cases(ThreadPool& pool) {
   units.resize(dataset.cases.size());
   problems.assign(dataset.cases.size(), "");
   each_case(pool, [&](size_t i) { units[i] = open_case(dataset.cases[i], data, preprocess); });
+}
+
+void Store::Impl::tidy_cache_folder() const {
+  for (const Unit* unit : all_units()) shelf.mark_used(*unit);
+  for (const CaseUnits& item : units) mark_used(shelf.facts_of(scan_key(item)));
+  remove_unused(shelf.folder(), data.cache_days);
 }
 
 void Store::Impl::require_one_orientation() const {
@@ -132,7 +139,7 @@ void Store::Impl::visit_slabs(const Unit& unit, ThreadPool* pool, const Loader::
 void Store::Impl::scan_one(size_t index, ThreadPool* pool) {
   const CaseUnits& item = units[index];
   const uint64_t key = scan_key(item);
-  const fs::path file = shelf.folder() / (ContentHash().add(key).hex() + ".facts");
+  const fs::path file = shelf.facts_of(key);
   std::optional<CaseScan> kept = load_scan(file, key);
   if (!kept) {
     kept = scan_case(item, data, [&](const Unit& unit, const Loader::Slab& slab) { visit_slabs(unit, pool, slab); });

@@ -30,6 +30,7 @@ struct Store::Impl {
 
   // Preparing.
   void open_cases(ThreadPool& pool);
+  void tidy_cache_folder() const;
   void require_one_orientation() const;
   void require_equal_channels() const;
   void choose_mode();

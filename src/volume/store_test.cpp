@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <thread>
 
 #include "base/thread_pool.h"
@@ -129,6 +130,34 @@ TEST_F(StoreTest, ADamagedChunkFileIsRebuilt) {
   const auto store = open(data);
   expect_all_right(*store, 2);
   EXPECT_GE(store->counts().volumes_decoded, 1);
+}
+
+TEST_F(StoreTest, CopiesThatNobodyUsedForLongAreRemoved) {
+  DataOptions data = make_cases(2, ".nii.gz"), other = data;
+  data.placement = other.placement = "disk";
+  data.cache_gb = other.cache_gb = 1.5 * static_cast<double>(kExtent.voxels()) / static_cast<double>(1 << 30);
+  other.images = {"images/c0.nii.gz"};  // half of the same cases
+  const auto copies = [&] {
+    std::map<std::string, int> count;
+    for (const auto& entry : fs::directory_iterator(data.cache_dir)) ++count[entry.path().extension()];
+    return count;
+  };
+  const std::map<std::string, int> all{{".chunks", 4}, {".facts", 2}, {".sealed", 4}, {".txt", 1}};
+  write_file(fs::path(data.cache_dir) / "mine.txt", "not ours");
+  open(data);
+  ASSERT_EQ(copies(), all);
+  for (const auto& entry : fs::directory_iterator(data.cache_dir))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(24 * 91));
+  other.cache_days = 92;
+  open(other);
+  other.cache_days = 0;
+  open(other);
+  EXPECT_EQ(copies(), all);
+  other.cache_days = DataOptions{}.cache_days;
+  const auto store = open(other);
+  EXPECT_EQ(copies(), (std::map<std::string, int>{{".chunks", 2}, {".facts", 1}, {".sealed", 2}, {".txt", 1}}));
+  EXPECT_EQ(store->counts().volumes_decoded, 0) << "what is used stays";
+  expect_all_right(*open(data), 2);
 }
 
 TEST_F(StoreTest, ManyThreadsSeeOneDecodeAndTheRightVoxels) {

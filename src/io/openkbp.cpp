@@ -1,7 +1,7 @@
 // OpenKBP patient folders. Without a dataset the folder is the network's input: CT, then the ten structures, as int16.
 // `folder:ct`, `folder:dose`, `folder:possible_dose_mask`, `folder:<structure>` are one channel each, `folder:masks`
-// the ten structures, `folder:prescription` the Gy that a voxel of a target is to get. A channel costs the parsing of
-// its own files and of no others.
+// the ten structures, `folder:prescription` the Gy that a voxel of a target is to get, `folder:beams` how many beams
+// can reach it. A channel costs the parsing of its own files and of no others.
 #include "io/openkbp.h"
 
 #include <algorithm>
@@ -15,12 +15,14 @@
 #include "base/text.h"
 #include "io/folder_write.h"
 #include "io/format.h"
+#include "io/openkbp_beams.h"
 #include "io/openkbp_csv.h"
 
 namespace vox {
 namespace {
 
 constexpr const char* kPrescription = "prescription";
+constexpr const char* kBeams = "beams";
 struct Target {
   const char* structure;
   uint8_t dose_gy;
@@ -181,6 +183,8 @@ class OpenKbpReader final : public VolumeReader {
  private:
   void read_whole(const std::string& name, std::byte* out) const {
     if (name == kPrescription) return read_prescription(reinterpret_cast<uint8_t*>(out));
+    if (name == kBeams)
+      return count_openkbp_beams(target_bits().as<uint16_t>(), *info_.spacing, reinterpret_cast<uint8_t*>(out));
     if (info_.dtype == DType::kUInt8) return read_mask_bytes(name, reinterpret_cast<uint8_t*>(out));
     const std::string path = csv(folder_, name);
     if (name == "dose") return read_sparse_float(path, reinterpret_cast<float*>(out), Others::kBecomeZero);
@@ -193,12 +197,16 @@ class OpenKbpReader final : public VolumeReader {
     read_structure(csv(folder_, name), wide.as<uint16_t>());
     for (int64_t i = 0; i < kOpenKbpVoxels; ++i) out[i] = static_cast<uint8_t>(wide.as<uint16_t>()[i]);
   }
-  void read_prescription(uint8_t* out) const {
+  Buffer target_bits() const {  // bit i: kTargets[i]
     Buffer bits(kOpenKbpVoxels * 2);
     set_to_zero(bits.data(), 2);
     for (size_t i = 0; i < kTargets.size(); ++i)
       if (const std::string path = csv(folder_, kTargets[i].structure); fs::exists(path))
         read_sparse_mask(path, bits.as<uint16_t>(), static_cast<uint16_t>(1u << i), Others::kStay);
+    return bits;
+  }
+  void read_prescription(uint8_t* out) const {
+    const Buffer bits = target_bits();
     std::array<uint8_t, 1 << kTargets.size()> highest{};  // of the targets that a voxel lies in
     for (size_t i = 0; i < kTargets.size(); ++i)
       std::fill(highest.begin() + (1 << i), highest.begin() + (2 << i), kTargets[i].dose_gy);
@@ -233,9 +241,9 @@ std::unique_ptr<VolumeReader> open_dataset(const std::string& path, const std::s
     return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kFloat32);
   }
   const bool structure = std::find(structures().begin(), structures().end(), dataset) != structures().end();
-  VOX_CHECK(structure || dataset == "possible_dose_mask" || dataset == kPrescription, path,
-            ": an OpenKBP patient has no \"", dataset,
-            "\"; known are ct, dose, possible_dose_mask, prescription, masks, bits, ", join(structures(), ", "));
+  const bool derived = dataset == kPrescription || dataset == kBeams;
+  VOX_CHECK(structure || derived || dataset == "possible_dose_mask", path, ": an OpenKBP patient has no \"", dataset,
+            "\"; known are ct, dose, possible_dose_mask, prescription, beams, masks, bits, ", join(structures(), ", "));
   return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kUInt8);
 }
 
@@ -250,8 +258,8 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
 FormatEntry openkbp_format() {
   FormatEntry entry{
       "openkbp",
-      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :prescription, :PTV70 "
-      "...",
+      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :prescription, :beams, "
+      ":PTV70 ...",
       {".openkbp"},
       {},
       matches,

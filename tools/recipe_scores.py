@@ -54,10 +54,10 @@ def with_terms():
 
 class Measurement:
     """One recipe: what it is run with, and how its predictions are scored. `chooses_for` names the recipe of a
-    measurement by which its settings are chosen, on data that do not score it."""
+    measurement by which its settings are chosen, on data that do not score it; `root` makes the folder it trains on."""
 
-    def __init__(self, runs, split, score, options=(), chooses_for=None):
-        self.runs, self.split, self.score, self.options = runs, split, score, list(options)
+    def __init__(self, runs, split, score, options=(), chooses_for=None, root=lambda data, folder: data):
+        self.runs, self.split, self.score, self.options, self.root = runs, split, score, list(options), root
         self.chooses_for = chooses_for
 
 
@@ -109,6 +109,15 @@ def threshold_scrolls(program, data, held_out, folder):
         np.save(folder / f"{case}.npy", (image >= level).astype(np.uint8))
 
 
+def training_patients(data, folder):
+    """A folder that has the training patients alone, for recipes that take patients from all folders."""
+    link = folder / "training" / "train-pats"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to((data / "train-pats").resolve())
+    return link.parent
+
+
 NO_VALIDATION = "validation.every=0"
 MEASUREMENTS = {
     "openkbp_dose/best": Measurement(SEEDS, "validation", score_dose),
@@ -118,8 +127,7 @@ MEASUREMENTS = {
         # Each fold has a seed of its own: one lucky draw of the first weights must not speak for all.
         [("", run, [*chosen, f"training.seed={fold}"]) for fold, (_, run, chosen) in enumerate(FOLDS)],
         "validation", score_dose_inside,
-        ["data.split=kfold", "data.split_seed=0", 'data.images=["train-pats/{id}"]', "data.label=train-pats/{id}:dose",
-         "data.mask=train-pats/{id}:possible_dose_mask"], chooses_for="openkbp_dose/best"),
+        ["data.split=kfold", "data.split_seed=0"], chooses_for="openkbp_dose/best", root=training_patients),
     "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
@@ -165,7 +173,7 @@ def recipe_file(name):
 def train_and_score(arguments, measurement, chosen, folder):
     path = recipe_file(arguments.recipe)
     started = time.monotonic()
-    called(arguments.program, "train", path, f"data.root={arguments.data}", *measurement.options, *chosen[2],
+    called(arguments.program, "train", path, f"data.root={arguments.root}", *measurement.options, *chosen[2],
            *arguments.options, "--run", folder)
     seconds = time.monotonic() - started
     predictions = folder / "predictions"
@@ -198,6 +206,7 @@ def measure(arguments):
     measurement, done = MEASUREMENTS[arguments.recipe], {}
     runs = measurement.runs[:arguments.runs] if arguments.runs else measurement.runs
     arguments.shared |= arguments.jobs > 1
+    arguments.root = measurement.root(arguments.data, arguments.folder)
 
     def one(number):
         chosen = runs[number]

@@ -170,7 +170,8 @@ TEST(Sampler, LabelledPatchesReachTheMinimumOrAreTheBestOfTheirTries) {
 }
 
 TEST(Sampler, MaskPutsThePatchAboutTheMiddleOfWhatIsMarkedButInsideTheVolume) {
-  const SamplerSetup setup = setup_for("mask");
+  SamplerSetup setup = setup_for("mask");
+  setup.data.patch_size = {8, 10, 20};
   const auto sampler = make_sampler(setup);
   std::set<int64_t> places_of_the_unmarked;
   for (int64_t sample = 0; sample < 200; ++sample) {
@@ -179,10 +180,30 @@ TEST(Sampler, MaskPutsThePatchAboutTheMiddleOfWhatIsMarkedButInsideTheVolume) {
       places_of_the_unmarked.insert(choice.begin.x);
       continue;
     }
-    const int64_t x = setup.source->extent(choice.case_index).x;  // the box is 9:16, 1:4, 20:x; the patch 6x10x14
-    EXPECT_EQ(choice.begin, (Extent3{9, 0, (20 + x) / 2 - 7})) << choice.case_index;
+    const int64_t x = setup.source->extent(choice.case_index).x;  // the box is 9:16, 1:4, 20:x
+    EXPECT_EQ(choice.begin, (Extent3{8, 0, x - 20})) << choice.case_index;
   }
   EXPECT_GT(places_of_the_unmarked.size(), 10u);
+}
+
+TEST(Sampler, WhatIsLongerThanThePatchIsSeenEverywhereAndOftenAtItsEnds) {
+  SamplerSetup setup = setup_for("mask", 1);
+  setup.data.patch_size = {4, 10, 14};
+  const auto sampler = make_sampler(setup);
+  std::map<int64_t, int> begins_z, begins_x;
+  const int kSamples = 2800;
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
+    const Extent3 begin = sampler->choose(3, sample).begin;
+    ++begins_z[begin.z];
+    ++begins_x[begin.x];
+  }
+  // The box is 9:16, 1:4, 20:40. Along z the middle is drawn from seven voxels: three, one, one and two of them lead to
+  // a patch that begins at 9, 10, 11 and 12.
+  EXPECT_EQ(begins_z.size(), 4u);
+  for (const auto& [begin, sevenths] : std::map<int64_t, int>{{9, 3}, {10, 1}, {11, 1}, {12, 2}})
+    EXPECT_NEAR(begins_z[begin], kSamples * sevenths / 7, 5 * std::sqrt(kSamples / 4.0)) << begin;
+  EXPECT_EQ(begins_x.begin()->first, 20);
+  EXPECT_EQ(begins_x.rbegin()->first, 26);
 }
 
 TEST(Sampler, GridCoversEveryVoxelOfEveryCaseInOrder) {

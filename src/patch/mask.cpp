@@ -25,7 +25,8 @@ Extent3 place_on_mask(const SamplerSetup& setup, int64_t case_index, Random& ran
 }  // namespace
 
 SamplerEntry mask_sampler() {
-  return {"mask", "centred on what the mask marks", VisitingSampler<place_on_mask>::make};
+  return {"mask", "about the middle of what the mask marks; anywhere on it where the patch is smaller",
+          VisitingSampler<place_on_mask>::make};
 }
 
 }  // namespace vox

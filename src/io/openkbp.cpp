@@ -1,7 +1,7 @@
 // OpenKBP patient folders. Without a dataset the folder is the network's input: CT, then the ten structures, as int16.
 // `folder:ct`, `folder:dose`, `folder:possible_dose_mask`, `folder:<structure>` are one channel each, `folder:masks`
-// the ten structures, `folder:prescription` the Gy that a voxel of a target is to get, `folder:beams` how many beams
-// can reach it. A channel costs the parsing of its own files and of no others.
+// the ten structures, `folder:prescription` the Gy that a voxel of a target is to get, `folder:plan` a dose that beams
+// can give. A channel costs the parsing of its own files and of no others.
 #include "io/openkbp.h"
 
 #include <algorithm>
@@ -9,20 +9,21 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "io/folder_write.h"
 #include "io/format.h"
-#include "io/openkbp_beams.h"
 #include "io/openkbp_csv.h"
+#include "io/openkbp_plan.h"
 
 namespace vox {
 namespace {
 
 constexpr const char* kPrescription = "prescription";
-constexpr const char* kBeams = "beams";
+constexpr const char* kPlan = "plan";
 struct Target {
   const char* structure;
   uint8_t dose_gy;
@@ -183,8 +184,11 @@ class OpenKbpReader final : public VolumeReader {
  private:
   void read_whole(const std::string& name, std::byte* out) const {
     if (name == kPrescription) return read_prescription(reinterpret_cast<uint8_t*>(out));
-    if (name == kBeams)
-      return count_openkbp_beams(target_bits().as<uint16_t>(), *info_.spacing, reinterpret_cast<uint8_t*>(out));
+    if (name == kPlan) {
+      std::call_once(planned_, [&] { make_plan(); });
+      std::memcpy(out, plan_.data(), static_cast<size_t>(plan_.size()));
+      return;
+    }
     if (info_.dtype == DType::kUInt8) return read_mask_bytes(name, reinterpret_cast<uint8_t*>(out));
     const std::string path = csv(folder_, name);
     if (name == "dose") return read_sparse_float(path, reinterpret_cast<float*>(out), Others::kBecomeZero);
@@ -197,16 +201,19 @@ class OpenKbpReader final : public VolumeReader {
     read_structure(csv(folder_, name), wide.as<uint16_t>());
     for (int64_t i = 0; i < kOpenKbpVoxels; ++i) out[i] = static_cast<uint8_t>(wide.as<uint16_t>()[i]);
   }
-  Buffer target_bits() const {  // bit i: kTargets[i]
+  void make_plan() const {
+    Buffer ct(kOpenKbpVoxels * 2), bits(kOpenKbpVoxels * 2);
+    read_sparse_int16(csv(folder_, "ct"), ct.as<int16_t>(), Others::kBecomeZero);
+    read_all_bits(folder_, bits.as<uint16_t>());
+    plan_ = Buffer(kOpenKbpVoxels * 4);
+    plan_openkbp_dose({ct.as<int16_t>(), bits.as<uint16_t>(), *info_.spacing}, plan_.as<float>());
+  }
+  void read_prescription(uint8_t* out) const {
     Buffer bits(kOpenKbpVoxels * 2);
     set_to_zero(bits.data(), 2);
     for (size_t i = 0; i < kTargets.size(); ++i)
       if (const std::string path = csv(folder_, kTargets[i].structure); fs::exists(path))
         read_sparse_mask(path, bits.as<uint16_t>(), static_cast<uint16_t>(1u << i), Others::kStay);
-    return bits;
-  }
-  void read_prescription(uint8_t* out) const {
-    const Buffer bits = target_bits();
     std::array<uint8_t, 1 << kTargets.size()> highest{};  // of the targets that a voxel lies in
     for (size_t i = 0; i < kTargets.size(); ++i)
       std::fill(highest.begin() + (1 << i), highest.begin() + (2 << i), kTargets[i].dose_gy);
@@ -219,6 +226,8 @@ class OpenKbpReader final : public VolumeReader {
 
   const std::string folder_;
   const std::vector<std::string> channels_;  // names of files
+  mutable std::once_flag planned_;           // a plan takes longer than a file: boxes share it
+  mutable Buffer plan_;
 };
 
 const std::vector<std::string>& structures() {
@@ -235,15 +244,16 @@ bool matches(std::span<const std::byte> head, const fs::path& path) {
 std::unique_ptr<VolumeReader> open_dataset(const std::string& path, const std::string& dataset) {
   if (dataset == "ct") return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kInt16);
   if (dataset == "bits") return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kUInt16);
+  if (dataset == kPlan) return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kFloat32);
   if (dataset == "masks") return std::make_unique<OpenKbpReader>(path, structures(), DType::kUInt8);
   if (dataset == "dose") {
     VOX_CHECK(fs::exists(csv(path, "dose")), csv(path, "dose"), ": no such file; this patient has no dose");
     return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kFloat32);
   }
   const bool structure = std::find(structures().begin(), structures().end(), dataset) != structures().end();
-  const bool derived = dataset == kPrescription || dataset == kBeams;
-  VOX_CHECK(structure || derived || dataset == "possible_dose_mask", path, ": an OpenKBP patient has no \"", dataset,
-            "\"; known are ct, dose, possible_dose_mask, prescription, beams, masks, bits, ", join(structures(), ", "));
+  VOX_CHECK(structure || dataset == "possible_dose_mask" || dataset == kPrescription, path,
+            ": an OpenKBP patient has no \"", dataset,
+            "\"; known are ct, dose, possible_dose_mask, prescription, plan, masks, bits, ", join(structures(), ", "));
   return std::make_unique<OpenKbpReader>(path, std::vector{dataset}, DType::kUInt8);
 }
 
@@ -258,7 +268,7 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
 FormatEntry openkbp_format() {
   FormatEntry entry{
       "openkbp",
-      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :prescription, :beams, "
+      "OpenKBP patient folder of sparse CSV: CT and ten structures; :dose, :possible_dose_mask, :prescription, :plan, "
       ":PTV70 ...",
       {".openkbp"},
       {},

@@ -13,8 +13,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "io/format.h"
-#include "io/openkbp_beams.h"
 #include "io/openkbp_csv.h"
+#include "io/openkbp_plan.h"
 
 namespace vox {
 namespace {
@@ -143,15 +143,13 @@ TEST_F(OpenKbp, APatientComesBackAndAMissingStructureIsEmpty) {
     EXPECT_EQ(wrong, 0) << kOpenKbpStructures[static_cast<size_t>(s)];
   }
   const Volume prescription = read_volume(path + ":prescription");
-  std::vector<uint16_t> in_target(kOpenKbpVoxels);
   for (int64_t i = 0; i < kOpenKbpVoxels; ++i) {
     const int targets = patient.bits.as<uint16_t>()[i] >> 7 & 7;  // PTV56, PTV63, PTV70
-    in_target[static_cast<size_t>(i)] = targets != 0;
     ASSERT_EQ(prescription.as<uint8_t>()[i], targets >= 4 ? 70 : targets >= 2 ? 63 : targets == 1 ? 56 : 0) << i;
   }
-  std::vector<uint8_t> reached(kOpenKbpVoxels);
-  count_openkbp_beams(in_target.data(), patient.spacing, reached.data());
-  EXPECT_EQ(std::memcmp(read_volume(path + ":beams").data.data(), reached.data(), reached.size()), 0);
+  std::vector<float> planned(kOpenKbpVoxels);
+  plan_openkbp_dose({patient.ct.as<int16_t>(), patient.bits.as<uint16_t>(), patient.spacing}, planned.data());
+  EXPECT_EQ(std::memcmp(read_volume(path + ":plan").data.data(), planned.data(), planned.size() * sizeof(float)), 0);
   EXPECT_EQ(std::memcmp(bits.data.data(), patient.bits.data(), static_cast<size_t>(patient.bits.size())), 0);
   int16_t corner[2 * 3 * 4];
   const Box3 box{{60, 50, 40}, {62, 53, 44}};

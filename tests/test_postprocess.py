@@ -97,6 +97,14 @@ def test_training_refuses_steps_that_prediction_could_not_run(voxloom, draw, tmp
     assert result.returncode == 1 and "levle" in result.stderr and "level" in result.stderr
 
 
+def test_steps_that_do_not_fit_the_network_are_refused_before_anything_is_computed(voxloom, draw, tmp_path):
+    from training import write_training
+
+    recipe = write_training(tmp_path, draw, "inference: {postprocess: [{name: mutex_watershed}]}\n")
+    result = voxloom("train", recipe, "--dry-run", "model.out_channels=2", check=False)
+    assert result.returncode == 1 and "each channel needs its offset" in result.stderr
+
+
 def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path):
     from training import write_training
 

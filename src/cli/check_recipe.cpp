@@ -76,7 +76,8 @@ CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Prep
 
 void check_settings(const Options& options) {
   check_architecture(options.model);
-  PostChain(options.inference.postprocess);
+  const PostChain chain(options.inference.postprocess);
+  if (options.model.out_channels > 0) chain.check(options.model.out_channels, {1, 1, 1});
   window_options(options);
   Preprocess(options.data);
   sampler_named(options.data.sampler);

@@ -63,6 +63,7 @@ CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file
             "first step; leave it out for several classes, for regression, and with --probabilities");
   VOX_CHECK(!chain_.makes_objects() || chain_.wants_probabilities(),
             "inference.postprocess: begin with threshold, hysteresis, watershed or mutex_watershed");
+  chain_.check(channels, turned_.extent);
   require_writable(path, chain_.makes_objects() ? DType::kUInt32 : decoded.dtype);
   part_info_ = decoded;
   keeps_logits_ = decoded.extent != turned_.extent || (!chain_.empty() && chain_.wants_probabilities());
@@ -98,9 +99,8 @@ int64_t CaseOutput::whole_volume_bytes() const {
   int64_t bytes = part_info_.bytes();
   if (!on_file_grid()) bytes += voxels * channels_ * 4;
   if (keeps_logits_) bytes += voxels * (options_.decode.labels() ? 1 : channels_ * 4);
-  if (!chain_.empty()) bytes += voxels * (chain_.wants_probabilities() ? 5 + 4 * channels_ : 5);
-  // Numbers of objects, the height that is flooded, and the shore or the sorted edges.
-  if (chain_.makes_objects()) bytes += voxels * (24 + 16 * channels_);
+  if (!chain_.empty())  // probabilities, the mask, and what the steps take beside them
+    bytes += voxels * ((chain_.wants_probabilities() ? 4 * channels_ : 0) + 1 + chain_.bytes_per_voxel(channels_));
   if (is_turned(file_, options_.orientation)) bytes = std::max(bytes, 2 * part_info_.bytes());
   return bytes;
 }

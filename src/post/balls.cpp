@@ -7,6 +7,7 @@
 #include "kernels/edt.h"
 #include "post/connectivity.h"
 #include "post/post.h"
+#include "post/touching.h"
 
 namespace vox {
 namespace {
@@ -39,50 +40,54 @@ void spread(std::vector<uint8_t>& mask, const Extent3& extent, uint8_t from, dou
     if (squared[i] <= reach) mask[i] = from;
 }
 
-// Each piece is closed by itself, so that two sheets that nearly touch are not glued together: what a closing adds is
-// taken only where no other piece lies within the radius.
+// Closes one piece, which lies in `box`. What is added gets its number; what touches another piece, or what was added
+// to one, is left out.
+void close_piece(PostVolume& volume, std::vector<uint32_t>& pieces, uint32_t piece, Box3 box, double radius) {
+  const Extent3& e = volume.extent;
+  const auto margin = static_cast<int64_t>(std::ceil(radius)) + 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    box.begin[axis] = std::max<int64_t>(0, box.begin[axis] - margin);
+    box.end[axis] = std::min(e[axis], box.end[axis] + margin);
+  }
+  const Extent3 size = box.end - box.begin;
+  std::vector<uint8_t> own(static_cast<size_t>(size.voxels()));
+  const auto visit = [&](const auto& act) {
+    size_t i = 0;
+    for (int64_t z = box.begin.z; z < box.end.z; ++z)
+      for (int64_t y = box.begin.y; y < box.end.y; ++y)
+        for (int64_t x = box.begin.x; x < box.end.x; ++x, ++i)
+          act(own[i], static_cast<size_t>((z * e.y + y) * e.x + x), Extent3{z, y, x});
+  };
+  visit([&](uint8_t& here, size_t voxel, const Extent3&) { here = pieces[voxel] == piece; });
+  spread(own, size, 1, radius);
+  spread(own, size, 0, radius);
+  visit([&](uint8_t here, size_t voxel, const Extent3& at) {
+    if (!here || pieces[voxel] != 0 || touches_another(pieces, e, at, piece)) return;
+    pieces[voxel] = piece;
+    volume.mask[voxel] = 1;
+  });
+}
+
+// Each piece is closed by itself, so that two sheets that nearly touch are not glued together.
 void close_sheets(PostVolume& volume, const SheetOptions& options) {
   const Extent3& e = volume.extent;
-  std::vector<uint32_t> labels(volume.mask.size());
-  const int64_t count = components_cpu(labels.data(), volume.mask.data(), e, Connectivity::kCorners);
+  std::vector<uint32_t> pieces(volume.mask.size());
+  const int64_t count = components_cpu(pieces.data(), volume.mask.data(), e, Connectivity::kCorners);
   std::vector<Box3> boxes(static_cast<size_t>(count) + 1, Box3{e, {0, 0, 0}});
   std::vector<int64_t> sizes(boxes.size());
   int64_t voxel = 0;
   for (int64_t z = 0; z < e.z; ++z)
     for (int64_t y = 0; y < e.y; ++y)
       for (int64_t x = 0; x < e.x; ++x, ++voxel) {
-        const uint32_t piece = labels[static_cast<size_t>(voxel)];
+        const uint32_t piece = pieces[static_cast<size_t>(voxel)];
         if (piece == 0) continue;
         ++sizes[piece];
         Box3& box = boxes[piece];
         box.begin = min(box.begin, {z, y, x});
         box.end = max(box.end, {z + 1, y + 1, x + 1});
       }
-  const auto margin = static_cast<int64_t>(std::ceil(options.radius)) + 1;
-  for (uint32_t piece = 1; piece < boxes.size(); ++piece) {
-    if (sizes[piece] < options.min_voxels) continue;
-    Box3 box = boxes[piece];
-    for (int axis = 0; axis < 3; ++axis) {
-      box.begin[axis] = std::max<int64_t>(0, box.begin[axis] - margin);
-      box.end[axis] = std::min(e[axis], box.end[axis] + margin);
-    }
-    const Extent3 size{box.end.z - box.begin.z, box.end.y - box.begin.y, box.end.x - box.begin.x};
-    std::vector<uint8_t> own(static_cast<size_t>(size.voxels()));
-    const auto place = [&](int64_t z, int64_t y, int64_t x) {
-      return static_cast<size_t>(((z + box.begin.z) * e.y + y + box.begin.y) * e.x + x + box.begin.x);
-    };
-    size_t i = 0;
-    for (int64_t z = 0; z < size.z; ++z)
-      for (int64_t y = 0; y < size.y; ++y)
-        for (int64_t x = 0; x < size.x; ++x, ++i) own[i] = labels[place(z, y, x)] == piece;
-    spread(own, size, 1, options.radius);
-    spread(own, size, 0, options.radius);
-    i = 0;
-    for (int64_t z = 0; z < size.z; ++z)
-      for (int64_t y = 0; y < size.y; ++y)
-        for (int64_t x = 0; x < size.x; ++x, ++i)
-          if (own[i] && labels[place(z, y, x)] == 0) volume.mask[place(z, y, x)] = 1;
-  }
+  for (uint32_t piece = 1; piece < boxes.size(); ++piece)
+    if (sizes[piece] >= options.min_voxels) close_piece(volume, pieces, piece, boxes[piece], options.radius);
 }
 
 }  // namespace
@@ -91,10 +96,11 @@ PostEntry close_post() {
   return {"close", "Closes gaps with a ball", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: close");
-            return [options](PostVolume& volume) {
-              spread(volume.mask, volume.extent, 1, options.radius);
-              spread(volume.mask, volume.extent, 0, options.radius);
-            };
+            return {[options](PostVolume& volume) {
+                      spread(volume.mask, volume.extent, 1, options.radius);
+                      spread(volume.mask, volume.extent, 0, options.radius);
+                    },
+                    {5}};
           },
           rows_of<BallOptions>};
 }
@@ -103,10 +109,11 @@ PostEntry open_post() {
   return {"open", "Takes away what a ball does not fit into", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<BallOptions>(params, "postprocess: open");
-            return [options](PostVolume& volume) {
-              spread(volume.mask, volume.extent, 0, options.radius);
-              spread(volume.mask, volume.extent, 1, options.radius);
-            };
+            return {[options](PostVolume& volume) {
+                      spread(volume.mask, volume.extent, 0, options.radius);
+                      spread(volume.mask, volume.extent, 1, options.radius);
+                    },
+                    {5}};
           },
           rows_of<BallOptions>};
 }
@@ -115,7 +122,7 @@ PostEntry close_sheets_post() {
   return {"close_sheets", "Closes each piece by itself, so that neighbours are not glued together", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<SheetOptions>(params, "postprocess: close_sheets");
-            return [options](PostVolume& volume) { close_sheets(volume, options); };
+            return {[options](PostVolume& volume) { close_sheets(volume, options); }, {10}};
           },
           rows_of<SheetOptions>};
 }

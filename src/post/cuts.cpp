@@ -46,7 +46,7 @@ PostEntry threshold_post() {
   return {"threshold", "Foreground is what lies above a level", PostKind::kCut,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<ThresholdOptions>(params, "postprocess: threshold");
-            return [options](PostVolume& volume) { cut(volume, options.level); };
+            return {[options](PostVolume& volume) { cut(volume, options.level); }};
           },
           rows_of<ThresholdOptions>};
 }
@@ -57,7 +57,8 @@ PostEntry hysteresis_post() {
             const auto options = parse_params<HysteresisOptions>(params, "postprocess: hysteresis");
             VOX_CHECK(options.low <= options.high, "postprocess: hysteresis: low is ", options.low, " and high ",
                       options.high, "; low must not be above high");
-            return [options](PostVolume& volume) { keep_seeded(volume, options); };
+            options.value();
+            return {[options](PostVolume& volume) { keep_seeded(volume, options); }, {6}};
           },
           rows_of<HysteresisOptions>};
 }

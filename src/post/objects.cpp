@@ -116,14 +116,17 @@ void flood(PostVolume& volume, const WatershedOptions& options) {
   renumber(volume.objects, options.min_voxels);
 }
 
+void require_fitting(int64_t channels, const Extent3& extent, const MutexOptions& options) {
+  const auto offsets = static_cast<int64_t>(options.offsets.size());
+  VOX_CHECK(channels == offsets, "postprocess: mutex_watershed: there are ", channels,
+            " channels of affinities and offsets has ", offsets, " entries; each channel needs its offset");
+  VOX_CHECK(extent.voxels() * channels < int64_t{UINT32_MAX}, "postprocess: mutex_watershed: ", extent, " voxels with ",
+            channels, " affinities each are more than 2^32 edges; work on parts of the volume");
+}
+
 void join_and_keep_apart(PostVolume& volume, const MutexOptions& options) {
   const auto channels = static_cast<int64_t>(options.offsets.size());
   const int64_t voxels = volume.extent.voxels();
-  VOX_CHECK(!volume.probability.empty() && volume.channels == channels, "postprocess: mutex_watershed: the volume has ",
-            volume.probability.empty() ? 0 : volume.channels, " channels of affinities and offsets has ", channels,
-            " entries; each channel needs its offset");
-  VOX_CHECK(voxels * channels < int64_t{UINT32_MAX}, "postprocess: mutex_watershed: ", volume.extent, " voxels with ",
-            channels, " affinities each are more than 2^32 edges; work on parts of the volume");
   std::vector<uint8_t> mask = volume.mask;
   if (mask.empty() && options.level > 0) {
     mask.resize(static_cast<size_t>(voxels));
@@ -145,7 +148,12 @@ PostEntry watershed_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<WatershedOptions>(params, "postprocess: watershed");
             options.value();
-            return [options](PostVolume& volume) { flood(volume, options); };
+            return {[options](PostVolume& volume) { flood(volume, options); },
+                    {28, 16},
+                    [](int64_t, const Extent3& extent) {
+                      VOX_CHECK(extent.voxels() < int64_t{UINT32_MAX}, "postprocess: watershed: ", extent,
+                                " voxels are more than 2^32; work on parts of the volume");
+                    }};
           },
           rows_of<WatershedOptions>};
 }
@@ -154,7 +162,9 @@ PostEntry mutex_watershed_post() {
   return {"mutex_watershed", "Objects from affinities, a channel per offset, without seeds", PostKind::kObjects,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<MutexOptions>(params, "postprocess: mutex_watershed");
-            return [options](PostVolume& volume) { join_and_keep_apart(volume, options); };
+            return {[options](PostVolume& volume) { join_and_keep_apart(volume, options); },
+                    {28, 16},
+                    [options](int64_t channels, const Extent3& extent) { require_fitting(channels, extent, options); }};
           },
           rows_of<MutexOptions>};
 }

@@ -112,7 +112,7 @@ PostEntry remove_small_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<RemoveSmallOptions>(params, "postprocess: remove_small");
             options.value();
-            return [options](PostVolume& volume) { remove_small(volume, options); };
+            return {[options](PostVolume& volume) { remove_small(volume, options); }, {4}};
           },
           rows_of<RemoveSmallOptions>};
 }
@@ -122,7 +122,7 @@ PostEntry keep_largest_post() {
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<KeepLargestOptions>(params, "postprocess: keep_largest");
             options.value();
-            return [options](PostVolume& volume) { keep_largest(volume, options); };
+            return {[options](PostVolume& volume) { keep_largest(volume, options); }, {4}};
           },
           rows_of<KeepLargestOptions>};
 }
@@ -131,7 +131,7 @@ PostEntry fill_holes_post() {
   return {"fill_holes", "Fills cavities", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             parse_params<NoOptions>(params, "postprocess: fill_holes");
-            return fill_holes;
+            return {fill_holes, {4}};
           },
           rows_of<NoOptions>};
 }
@@ -140,7 +140,7 @@ PostEntry plug_holes_post() {
   return {"plug_holes", "Plugs one-voxel holes through sheets", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             parse_params<NoOptions>(params, "postprocess: plug_holes");
-            return plug_holes;
+            return {plug_holes, {1}};
           },
           rows_of<NoOptions>};
 }

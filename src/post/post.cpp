@@ -1,5 +1,7 @@
 #include "post/post.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -45,13 +47,25 @@ PostChain::PostChain(const std::vector<PostOptions>& steps) {
   }
 }
 
+void PostChain::check(int64_t channels, const Extent3& extent) const {
+  for (const PostStep& step : steps_)
+    if (step.check) step.check(channels, extent);
+}
+
+int64_t PostChain::bytes_per_voxel(int64_t channels) const {
+  int64_t most = 0;
+  for (const PostStep& step : steps_) most = std::max(most, step.bytes.voxel + step.bytes.channel * channels);
+  return most;
+}
+
 void PostChain::run(PostVolume& volume) const {
   if (steps_.empty()) return;
   VOX_CHECK(kinds_.front() != PostKind::kCut || !volume.probability.empty(),
             "postprocess: the first step cuts probabilities, but the volume holds labels; leave it out");
   VOX_CHECK(kinds_.front() != PostKind::kMask || !volume.mask.empty(),
             "postprocess: the volume holds probabilities; begin with threshold or hysteresis");
-  for (const PostStep& step : steps_) step(volume);
+  check(volume.probability.empty() ? 0 : volume.channels, volume.extent);
+  for (const PostStep& step : steps_) step.run(volume);
 }
 
 }  // namespace vox

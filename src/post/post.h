@@ -21,7 +21,17 @@ struct PostVolume {
   std::vector<uint32_t> objects{};   // from 1; empty unless the last step numbers objects
 };
 
-using PostStep = std::function<void(PostVolume&)>;
+// Memory that a step takes while it runs, beside the probabilities and the mask.
+struct PostBytes {
+  int64_t voxel = 0, channel = 0;  // for each voxel, and for each channel of a voxel
+};
+
+struct PostStep {
+  std::function<void(PostVolume&)> run;
+  PostBytes bytes{};
+  // Error where so many channels of probabilities, or so many voxels, are nothing for it; empty: it takes any.
+  std::function<void(int64_t channels, const Extent3& extent)> check{};
+};
 
 enum class PostKind {
   kCut,     // makes the mask from probabilities: the first step
@@ -44,7 +54,10 @@ class PostChain {
   bool wants_probabilities() const { return !kinds_.empty() && kinds_.front() != PostKind::kMask; }
   bool wants_channels() const { return !kinds_.empty() && kinds_.front() == PostKind::kObjects; }
   bool makes_objects() const { return !kinds_.empty() && kinds_.back() == PostKind::kObjects; }
-  void run(PostVolume& volume) const;  // Error where it begins with a cut but only labels came
+  // What run() would refuse, known before there are probabilities.
+  void check(int64_t channels, const Extent3& extent) const;
+  int64_t bytes_per_voxel(int64_t channels) const;  // of the step that takes most
+  void run(PostVolume& volume) const;               // Error where it begins with a cut but only labels came
 
  private:
   std::vector<PostStep> steps_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/components.h"
 
 namespace vox {
 namespace {
@@ -82,6 +83,55 @@ TEST(Post, SheetsThatNearlyTouchAreNotGluedTogether) {
   EXPECT_EQ(glued.mask[at(4, 3, 3)], 1);
 }
 
+TEST(Post, ASheetWithinTheFoldOfAnotherStaysApart) {
+  PostVolume volume{.extent = {9, 14, 8}, .probability = {}, .mask = std::vector<uint8_t>(9 * 14 * 8)};
+  const auto at = [](int64_t z, int64_t y, int64_t x) { return static_cast<size_t>((z * 14 + y) * 8 + x); };
+  for (int64_t x = 0; x < 8; ++x) {
+    for (int64_t y = 0; y < 12; ++y) volume.mask[at(1, y, x)] = volume.mask[at(7, y, x)] = 1;
+    for (int64_t z = 1; z < 8; ++z) volume.mask[at(z, 0, x)] = 1;
+    for (int64_t y = 4; y < 14; ++y) volume.mask[at(4, y, x)] = 1;
+  }
+  PostChain({step("close_sheets", {{"radius", "3"}})}).run(volume);
+  std::vector<uint32_t> pieces(volume.mask.size());
+  EXPECT_EQ(components_cpu(pieces.data(), volume.mask.data(), volume.extent, Connectivity::kCorners), 2);
+}
+
+TEST(Post, StepsOnSheetsJoinNoTwoPieces) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    PostVolume volume = random_mask(seed, 0.03 + 0.01 * static_cast<double>(seed % 6));
+    const size_t voxels = volume.mask.size();
+    std::vector<uint32_t> before(voxels), after(voxels);
+    components_cpu(before.data(), volume.mask.data(), volume.extent, Connectivity::kCorners);
+    const char* const radius = seed % 2 ? "2.5" : "4";
+    const std::vector<uint8_t> mask = volume.mask;
+    PostChain({step("close_sheets", {{"radius", radius}}), step("patch_sheets", {{"min_voxels", "2"}})}).run(volume);
+    const int64_t count = components_cpu(after.data(), volume.mask.data(), volume.extent, Connectivity::kCorners);
+    std::vector<uint32_t> held(static_cast<size_t>(count) + 1);
+    for (size_t i = 0; i < voxels; ++i) {
+      EXPECT_GE(volume.mask[i], mask[i]) << seed;
+      if (before[i] == 0) continue;
+      uint32_t& piece = held[after[i]];
+      EXPECT_TRUE(piece == 0 || piece == before[i]) << "seed " << seed << ": " << piece << " and " << before[i];
+      piece = before[i];
+    }
+  }
+}
+
+TEST(Post, AHoleWhoseRimHasNoHeightStays) {
+  PostVolume volume{.extent = {8, 13, 13}, .probability = {}, .mask = std::vector<uint8_t>(8 * 13 * 13)};
+  const auto at = [](int64_t z, int64_t y, int64_t x) { return static_cast<size_t>((z * 13 + y) * 13 + x); };
+  for (int64_t y = 1; y < 12; ++y)
+    for (int64_t x = 1; x < 12; ++x) volume.mask[at(3, y, x)] = 1;
+  volume.mask[at(1, 1, 1)] = volume.mask[at(2, 1, 1)] = 1;  // the box begins below the sheet
+  for (int64_t y = 5; y < 8; ++y)
+    for (int64_t x = 5; x < 8; ++x) volume.mask[at(5, y, x)] = 1;
+  volume.mask[at(4, 5, 5)] = 1;                             // a second storey around the hole, on one pillar
+  volume.mask[at(3, 6, 6)] = volume.mask[at(5, 6, 6)] = 0;  // the hole through both
+  const std::vector<uint8_t> before = volume.mask;
+  PostChain({step("patch_sheets", {{"min_voxels", "10"}})}).run(volume);
+  EXPECT_EQ(volume.mask, before);
+}
+
 TEST(Post, TheLargestPiecesStay) {
   PostVolume volume{.extent = {1, 1, 12}, .probability = {}, .mask = {1, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1}};
   PostVolume two = volume;
@@ -107,6 +157,16 @@ TEST(Post, WhatCannotWorkIsSaid) {
   EXPECT_THAT(error_of({step("fill_holes")}, {{1, 1, 2}, {0.5f, 0.2f}, {}}), HasSubstr("begin with threshold"));
   EXPECT_THAT(error_of({step("remove_small", {{"connectivity", "7"}})}, mask), HasSubstr("6, 18 or 26"));
   EXPECT_THAT(error_of({step("hysteresis", {{"low", "0.9"}})}, mask), HasSubstr("must not be above"));
+}
+
+TEST(Post, WhatCannotWorkIsSaidBeforeThereIsAVolume) {
+  for (const char* name : {"hysteresis", "remove_small", "keep_largest", "watershed"})
+    EXPECT_THROW(PostChain({step(name, {{"connectivity", "7"}})}), Error) << name;
+  const PostChain mutex({step("mutex_watershed")});  // three offsets
+  mutex.check(3, {10, 10, 10});
+  EXPECT_THROW(mutex.check(2, {10, 10, 10}), Error);
+  EXPECT_THROW(mutex.check(3, {2000, 1000, 1000}), Error);
+  EXPECT_THROW(PostChain({step("watershed")}).check(2, {5000, 1000, 1000}), Error);
 }
 
 }  // namespace

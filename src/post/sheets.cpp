@@ -7,6 +7,7 @@
 #include "config/params.h"
 #include "kernels/components.h"
 #include "post/post.h"
+#include "post/touching.h"
 
 namespace vox {
 namespace {
@@ -133,7 +134,7 @@ class SheetPatcher {
     std::nth_element(map.thickness.begin(), middle, map.thickness.end());
     const int32_t thickness = *middle;
     for (const std::vector<int64_t>& hole : holes_of(map)) {
-      span(map, hole);
+      if (!span(map, hole)) continue;
       for (const int64_t column : hole) fill(map, column, thickness, piece);
     }
   }
@@ -167,8 +168,9 @@ class SheetPatcher {
             column + 1 < map.columns ? at + 1 : -1};
   }
 
-  // Laplace's equation over the hole: each height becomes the mean of its neighbours', those of the rim stay.
-  static void span(HeightMap& map, const std::vector<int64_t>& hole) {
+  // Laplace's equation over the hole: each height becomes the mean of its neighbours', those of the rim stay. False
+  // where no column of the rim has a height.
+  static bool span(HeightMap& map, const std::vector<int64_t>& hole) {
     float sum = 0, count = 0;
     const auto visit_rim = [&](int64_t at) {
       if (map.known[static_cast<size_t>(at)] != 1) return;
@@ -177,7 +179,7 @@ class SheetPatcher {
     };
     for (const int64_t at : hole)
       for (const int64_t next : around(map, at)) visit_rim(next);
-    if (count == 0) return;
+    if (count == 0) return false;
     for (const int64_t at : hole) map.height[static_cast<size_t>(at)] = sum / count;
     std::vector<uint8_t> in_hole(map.known.size());
     for (const int64_t at : hole) in_hole[static_cast<size_t>(at)] = 1;
@@ -198,6 +200,7 @@ class SheetPatcher {
         height = total / weight;
       }
     }
+    return true;
   }
 
   void fill(const HeightMap& map, int64_t column, int32_t thickness, uint32_t piece) {
@@ -205,18 +208,11 @@ class SheetPatcher {
     const auto begin = static_cast<int64_t>(std::lround(lowest));
     for (int64_t level = begin; level < begin + thickness; ++level) {
       Extent3 at = map.place(column, level);
-      if (at[map.axis] < 0 || at[map.axis] >= volume_.extent[map.axis] || touches_another(at, piece)) continue;
+      if (at[map.axis] < 0 || at[map.axis] >= volume_.extent[map.axis]) continue;
+      if (touches_another(pieces_, volume_.extent, at, piece)) continue;
+      pieces_[index(at)] = piece;
       volume_.mask[index(at)] = 1;
     }
-  }
-
-  bool touches_another(const Extent3& at, uint32_t piece) const {  // sheets must not be glued together
-    const Extent3& e = volume_.extent;
-    for (int64_t z = std::max<int64_t>(at.z - 1, 0); z <= std::min(at.z + 1, e.z - 1); ++z)
-      for (int64_t y = std::max<int64_t>(at.y - 1, 0); y <= std::min(at.y + 1, e.y - 1); ++y)
-        for (int64_t x = std::max<int64_t>(at.x - 1, 0); x <= std::min(at.x + 1, e.x - 1); ++x)
-          if (const uint32_t other = pieces_[index({z, y, x})]; other != 0 && other != piece) return true;
-    return false;
   }
 
   PostVolume& volume_;
@@ -231,7 +227,7 @@ PostEntry patch_sheets_post() {
   return {"patch_sheets", "Closes holes in each sheet by the smoothest surface through their rim", PostKind::kMask,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<PatchOptions>(params, "postprocess: patch_sheets");
-            return [options](PostVolume& volume) { SheetPatcher(volume, options).run(); };
+            return {[options](PostVolume& volume) { SheetPatcher(volume, options).run(); }, {8}};
           },
           rows_of<PatchOptions>};
 }

@@ -120,6 +120,34 @@ def test_bad_cases_of_a_split_are_left_out_where_training_left_them_out(trained,
     assert volume.returncode == 1 and "gone.npy" in volume.stderr  # whoever names it means it
 
 
+def test_what_training_left_out_is_left_out_of_its_splits(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "inference: {format: npy}\n")
+    image = np.load(tmp_path / "images" / "case_001.npy").astype(np.float32)
+    image[3, 4, 5] = np.nan  # its header is in order
+    np.save(tmp_path / "images" / "case_001.npy", image)
+    run, common = tmp_path / "run", ["data.on_bad_case=skip"]
+    voxloom("train", recipe, "--run", run, *common, "training.max_epochs=1", "training.iterations_per_epoch=1")
+    said = voxloom("predict", run, "--split", "train", "--output", tmp_path / "out").stderr
+    assert "case case_001 is left out, as data.on_bad_case says" in said
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["case_000.npy"]
+
+
+def test_a_word_too_long_for_a_file_is_a_word_like_others(trained, voxloom, tmp_path):
+    chain = "inference.postprocess=[{name: threshold}" + ", {name: fill_holes}" * 12 + "]"
+    assert len(chain) > 255
+    image = trained / "images" / "case_000.npy"
+    voxloom("predict", trained / "run", image, chain, "--output", tmp_path)
+    assert (tmp_path / "case_000.tif").exists()
+    for words in (["predict", trained / "run", 300 * "v", "--output", tmp_path],
+                  ["predict", 300 * "v", image, "--output", tmp_path],
+                  ["train", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],
+                  ["profile", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],
+                  ["tune", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],
+                  ["init", 300 * "v", "--output", tmp_path / "recipe.yaml"]):
+        result = voxloom(*words, check=False)
+        assert result.returncode == 1 and "mistake" not in result.stderr, words[0]
+
+
 def test_input_is_normalised_by_the_statistics_of_the_training_cases(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     run = tmp_path / "run"

@@ -35,6 +35,7 @@ std::string concat(const Parts&... parts) {
 Error with_context(const std::string& context, const std::exception& cause);
 
 // A failed system call on `path`: ENOSPC, EDQUOT, ENOMEM, EIO are the machine's fault, the rest the input's.
+Error system_error(const std::string& action, const std::string& path, int error_number);
 [[noreturn]] void throw_system_error(const std::string& action, const std::string& path, int error_number);
 
 }  // namespace vox

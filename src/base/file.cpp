@@ -133,6 +133,11 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
+bool path_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 void make_folders(const fs::path& folder) {
   std::error_code problem;
   fs::create_directories(folder, problem);

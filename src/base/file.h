@@ -61,6 +61,7 @@ void pretend_slow_log();
 void write_file(const fs::path& path, const std::string& text);  // whole or not at all
 std::string read_file(const fs::path& path);
 void make_folders(const fs::path& folder);
+bool path_exists(const fs::path& path);  // false also of what can be no path: a word too long, or out of reach
 
 // Held while alive; a second holder in any process gets an Error that says `busy`. The lock goes with its process.
 class FileLock {

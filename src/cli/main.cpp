@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <new>
@@ -153,6 +154,8 @@ int run(int argc, char** argv) {
     return report_command_line(app, error);
   } catch (const Error& error) {
     return report(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(system_error("use", error.path1().string(), error.code().value()));
   } catch (const std::bad_alloc&) {
     return report(Error("out of memory", Fault::kMachine));
   } catch (const std::exception& error) {

@@ -1,10 +1,10 @@
 // voxloom predict RUN|CHECKPOINT INPUT... --output DIR
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 
+#include "base/file.h"
 #include "base/span.h"
 #include "cli/command.h"
 #include "train/predict_run.h"
@@ -14,7 +14,7 @@ namespace {
 
 void sort_words(PredictRequest& request) {
   const auto is_override = [](const std::string& word) {
-    return word.find('=') != std::string::npos && !std::filesystem::exists(word);
+    return word.find('=') != std::string::npos && !path_exists(word);
   };
   std::vector<std::string>& inputs = request.inputs;
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(request.overrides), is_override);

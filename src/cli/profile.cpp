@@ -34,7 +34,7 @@ struct Words {
 Words sort_profile_words(const std::vector<std::string>& words) {
   Words sorted;
   for (const std::string& word : words) {
-    const bool change = word.find('=') != std::string::npos && !fs::exists(word);
+    const bool change = word.find('=') != std::string::npos && !path_exists(word);
     (change ? sorted.overrides : sorted.recipes).push_back(word);
   }
   if (sorted.recipes.empty()) throw CLI::RequiredError("CONFIG");

@@ -52,9 +52,9 @@ Words sort_words(const Arguments& arguments) {
     sorted.rehearsal = std::max<int64_t>(1, std::stoll(arguments.rehearsal));
   }
   for (const std::string& word : arguments.words) {
-    if (sorted.rehearsal > 0 && is_number(word) && !fs::exists(word))
+    if (sorted.rehearsal > 0 && is_number(word) && !path_exists(word))
       sorted.rehearsal = std::max<int64_t>(1, std::stoll(word));
-    else if (word.find('=') != std::string::npos && !fs::exists(word))
+    else if (word.find('=') != std::string::npos && !path_exists(word))
       sorted.overrides.push_back(word);
     else if (sorted.config.empty())
       sorted.config = word;

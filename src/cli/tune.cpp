@@ -99,7 +99,7 @@ json result_json(const TuneResult& result, const std::string& yaml) {
 
 void sort_tune_words(Arguments& arguments) {
   for (const std::string& word : arguments.words) {
-    if (word.find('=') != std::string::npos && !fs::exists(word))
+    if (word.find('=') != std::string::npos && !path_exists(word))
       arguments.request.overrides.push_back(word);
     else if (arguments.request.recipe.empty())
       arguments.request.recipe = word;

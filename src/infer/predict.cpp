@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/span.h"
 #include "base/text.h"
@@ -21,9 +23,9 @@ namespace {
 
 constexpr double kGiB = static_cast<double>(int64_t{1} << 30);
 
-std::string stem_of(const std::string& name) {
-  std::string file = std::filesystem::path(name).filename().string();
-  if (file.empty()) file = std::filesystem::path(name).parent_path().filename().string();
+std::string stem_of(const std::filesystem::path& name) {
+  std::string file = name.filename().string();
+  if (file.empty()) file = name.parent_path().filename().string();
   for (const FormatEntry& format : all_formats())
     for (const std::string& suffix : format.suffixes)
       if (ends_with(file, suffix)) return file.substr(0, file.size() - suffix.size());
@@ -214,14 +216,14 @@ std::string dataset_within(const std::string& pattern, const std::string& first)
 // A folder that is no volume itself, but holds some: meant were these.
 void require_one_case(const std::string& input) {
   const std::filesystem::path folder = input;
-  if (!std::filesystem::is_directory(folder)) return;
+  if (!path_exists(folder) || !std::filesystem::is_directory(folder)) return;
   const bool is_volume = std::any_of(all_formats().begin(), all_formats().end(),
                                      [&](const FormatEntry& format) { return format.matches({}, folder); });
   if (is_volume) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     VOX_CHECK(!has_volume_suffix(entry.path()), input,
               " is a folder of volumes, and an input is one case; name them, as ", (folder / "*").string(),
-              entry.path().filename().string().substr(stem_of(entry.path().string()).size()));
+              entry.path().filename().string().substr(stem_of(entry.path()).size()));
 }
 
 // What {id} of the pattern's last part ("{id}_0000.nii.gz") is in the name of `file`; empty where the name is another.
@@ -242,7 +244,7 @@ void add_beside(Case& one, const DataOptions& data) {
     const size_t at = form.find("{id}");
     if (at == std::string::npos) return;
     const std::filesystem::path beside = first.parent_path() / form.replace(at, 4, one.id);
-    if (!std::filesystem::exists(beside)) return;
+    if (!path_exists(beside)) return;
     one.images.push_back(beside.string());
   }
 }
@@ -254,6 +256,23 @@ void add_from_same_file(Case& one, const DataOptions& data) {
     if (const std::string dataset = dataset_within(data.images[i], first); !dataset.empty())
       one.images.push_back(input + dataset);
   if (const std::string dataset = dataset_within(data.mask, first); !dataset.empty()) one.mask = input + dataset;
+}
+
+// Inputs of the same name that are datasets (`a.h5:raw/s0`) are called by these as well: a_raw_s0.
+void tell_apart(std::vector<Case>& cases) {
+  std::map<std::string, int64_t> named;
+  for (const Case& one : cases) ++named[one.id];
+  std::map<std::string, const Case*> known;
+  for (Case& one : cases) {
+    const std::string& input = one.images.front();
+    std::string dataset = input.substr(file_of_volume(input).string().size());
+    std::replace_if(dataset.begin(), dataset.end(), [](char c) { return c == ':' || c == '/'; }, '_');
+    if (named[one.id] > 1) one.id += dataset;
+    one.group = one.id;
+    const auto [before, is_new] = known.emplace(one.id, &one);
+    VOX_CHECK(is_new, "two inputs are called ", one.id, ": ", before->second->images.front(), " and ", input,
+              "; predict them into two folders");
+  }
 }
 
 }  // namespace
@@ -293,17 +312,15 @@ Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOpti
   for (const std::string& input : inputs) {
     require_one_case(input);
     Case one;
-    one.images = std::filesystem::exists(input) ? std::vector{input} : split(input, ',');
+    one.images = path_exists(input) ? std::vector{input} : split(input, ',');
     const std::string id = data.images.empty() ? "" : id_in(one.images.front(), data.images.front());
-    one.id = one.group = id.empty() ? stem_of(one.images.front()) : id;
+    one.id = id.empty() ? stem_of(file_of_volume(one.images.front())) : id;
     if (!id.empty() && one.images.size() == 1) add_beside(one, data);
     add_from_same_file(one, data);
-    for (const Case& other : dataset.cases)
-      VOX_CHECK(other.id != one.id, "two inputs are called ", one.id, ": ", other.images.front(), " and ",
-                one.images.front(), "; predict them into two folders");
     dataset.test.push_back(static_cast<int64_t>(dataset.cases.size()));
     dataset.cases.push_back(std::move(one));
   }
+  tell_apart(dataset.cases);
   return dataset;
 }
 

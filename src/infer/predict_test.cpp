@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "base/error.h"
+
 namespace vox {
 namespace {
 
@@ -29,6 +31,21 @@ TEST(DatasetOfInputs, LeavesOutWhatLiesElsewhere) {
   EXPECT_THAT(dataset.cases[0].images, ElementsAre("a.tif"));
   EXPECT_EQ(dataset.cases[0].mask, "");
   EXPECT_THAT(dataset.test, ElementsAre(0, 1));
+}
+
+TEST(DatasetOfInputs, ADatasetIsPartOfTheNameOnlyWhereItTellsInputsApart) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "datasets";
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"a.h5", "b.h5", "c:d.tif"}) std::ofstream(folder / name) << "voxels";
+  const auto ids = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> inputs, found;
+    for (const std::string& name : names) inputs.push_back((folder / name).string());
+    for (const Case& item : dataset_of_inputs(inputs, {}).cases) found.push_back(item.id);
+    return found;
+  };
+  EXPECT_THAT(ids({"a.h5:raw/s0", "b.h5:raw/s0", "c:d.tif"}), ElementsAre("a", "b", "c:d"));
+  EXPECT_THAT(ids({"a.h5:raw/s0", "a.h5:raw/s1", "b.h5:raw"}), ElementsAre("a_raw_s0", "a_raw_s1", "b"));
+  EXPECT_THROW(ids({"a.h5:raw", "a.h5:raw"}), Error);
 }
 
 TEST(DatasetOfInputs, NamesCasesAsTheRecipeDoesAndFindsTheirOtherChannels) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -119,7 +120,7 @@ void use_statistics_of_training(Trained& trained) {
 
 std::vector<Trained> load_all(const PredictRequest& request, const at::Device& device) {
   std::vector<fs::path> models;
-  if (fs::exists(request.model))
+  if (path_exists(request.model))
     models.push_back(request.model);
   else
     for (const std::string& part : split(request.model.string(), ',')) models.emplace_back(part);
@@ -174,16 +175,27 @@ std::vector<int64_t> indices_of_split(const Dataset& dataset, const std::string&
   return dataset.test;
 }
 
+// A file may open and yet hold what training could not use; nobody who asks for a split means such a case.
+bool was_left_out(const Trained& trained, const std::string& id) {
+  const std::vector<std::string>& skipped = trained.state.skipped_cases;
+  return trained.options.data.on_bad_case == "skip" && std::find(skipped.begin(), skipped.end(), id) != skipped.end();
+}
+
 // The cases to predict, alone in a data set of their own, so that no other volume is read.
-Dataset wanted_cases(const PredictRequest& request, const Options& options) {
+Dataset wanted_cases(const PredictRequest& request, const Trained& trained) {
+  const Options& options = trained.options;
   if (request.split.empty()) return dataset_of_inputs(request.inputs, options.data);
   const Dataset all = make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
   Dataset wanted;
   for (const int64_t index : indices_of_split(all, request.split)) {
+    if (const std::string& id = all.cases[static_cast<size_t>(index)].id; was_left_out(trained, id)) {
+      if (request.say) request.say(concat("case ", id, " is left out, as data.on_bad_case says: training left it out"));
+      continue;
+    }
     wanted.test.push_back(static_cast<int64_t>(wanted.cases.size()));
     wanted.cases.push_back(all.cases[static_cast<size_t>(index)]);
   }
-  VOX_CHECK(!wanted.cases.empty(), "the ", request.split, " split of the run has no case");
+  VOX_CHECK(!wanted.cases.empty(), "the ", request.split, " split of the run has no case to predict");
   return wanted;
 }
 
@@ -236,7 +248,7 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
 }  // namespace
 
 std::filesystem::path checkpoint_of(const std::filesystem::path& model) {
-  VOX_CHECK(fs::exists(model), "there is no run or checkpoint ", model.string());
+  VOX_CHECK(path_exists(model), "there is no run or checkpoint ", model.string());
   if (!fs::is_directory(model)) return model;
   const CheckpointFolder folder(RunFolder::open(model).checkpoints());
   if (fs::exists(folder.best())) return folder.best();
@@ -256,7 +268,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   const ThreadPlan threads = plan_threads(first.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
   // Reading takes little beside computing.
   at::set_num_threads(first.options.system.compute_threads > 0 ? threads.compute : threads.cpus);
-  Dataset dataset = wanted_cases(request, first.options);
+  Dataset dataset = wanted_cases(request, first);
   tell_of_trained_cases(all, request, dataset);
   std::vector<PredictedCase> result;
   for (Case& one : dataset.cases) {

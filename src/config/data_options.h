@@ -30,6 +30,7 @@ struct PreprocessStep {  // data.preprocess: [{name: clip, ...}, ...]
 struct CaseEntry {  // data.cases: an explicit list
   std::string id, group, label, mask, split;
   std::vector<std::string> images;
+  int64_t fold = -1;
 
   void describe(Visitor& v) {
     v.field("id", id, {.meaning = "Name of the case; empty is the name of its first image"});
@@ -38,6 +39,9 @@ struct CaseEntry {  // data.cases: an explicit list
     v.field("label", label, {.meaning = "File of the label, under data.root"});
     v.field("mask", mask, {.meaning = "File of the mask, under data.root"});
     v.field("split", split, {.meaning = "Split of the case: train, validation or test; empty is drawn"});
+    v.field(
+        "fold", fold,
+        {.meaning = "Fold of the case where data.split is kfold, counted from 0; -1 is drawn", .min = -1, .max = 1e6});
   }
   bool operator==(const CaseEntry&) const = default;
 };

@@ -103,8 +103,10 @@ CaseEntry entry_of(const json& item, const std::string& split, const fs::path& f
   entry.id = volume_stem(entry.images.front());
   entry.split = split;
   if (split.empty() && item.contains("fold")) {
-    VOX_CHECK(item["fold"].is_number_integer(), file.string(), ": the fold of case ", entry.id, " is no whole number");
-    entry.group = "fold" + std::to_string(item["fold"].get<int64_t>());
+    const json& fold = item["fold"];
+    VOX_CHECK(fold.is_number_integer() && fold >= 0, file.string(), ": the fold of case ", entry.id,
+              " is no whole number from 0 on");
+    entry.fold = fold.get<int64_t>();
   }
   return entry;
 }
@@ -112,20 +114,23 @@ CaseEntry entry_of(const json& item, const std::string& split, const fs::path& f
 void set_split(const json& list, const fs::path& file, Layout& layout) {
   DataOptions& data = layout.data;
   const bool held_out = list.contains("validation") && !list["validation"].empty();
-  std::set<std::string> folds;
-  for (const CaseEntry& entry : data.cases) folds.insert(entry.group);
+  std::set<int64_t> folds;
+  for (const CaseEntry& entry : data.cases) folds.insert(entry.fold);
   for (const CaseEntry& entry : data.cases)
-    VOX_CHECK(held_out || folds.size() == 1 || !entry.group.empty(), file.string(), ": case ", entry.id,
+    VOX_CHECK(held_out || folds.size() == 1 || entry.fold >= 0, file.string(), ": case ", entry.id,
               " has no fold, though others have; give it one");
   if (held_out) {
     data.split = "column";  // as each entry says
     for (CaseEntry& entry : data.cases)
-      if (entry.split.empty()) entry.split = "train", entry.group.clear();
+      if (entry.split.empty()) entry.split = "train", entry.fold = -1;
   } else if (folds.size() > 1) {
     data.folds = static_cast<int64_t>(folds.size());
-    layout.remarks.push_back("The folds of the list are kept together: each is a group, and each group a fold.");
+    const bool counted = *folds.rbegin() == data.folds - 1;
+    for (CaseEntry& entry : data.cases) entry.fold = std::distance(folds.begin(), folds.find(entry.fold));
+    layout.remarks.push_back(concat("training.fold=0, 1, ... holds out the fold of that number in the list",
+                                    counted ? "." : ", counted in order from 0: the list leaves numbers out."));
   } else {
-    for (CaseEntry& entry : data.cases) entry.group.clear();
+    for (CaseEntry& entry : data.cases) entry.fold = -1;
   }
 }
 

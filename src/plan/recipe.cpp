@@ -73,6 +73,7 @@ void write_cases(RecipeText& out, const DataOptions& data) {
     std::string text =
         concat("{id: ", quoted(entry.id), ", images: ", yaml(entry.images), ", label: ", quoted(entry.label));
     if (!entry.group.empty()) text += concat(", group: ", quoted(entry.group));
+    if (entry.fold >= 0) text += concat(", fold: ", entry.fold);
     if (!entry.split.empty()) text += concat(", split: ", entry.split);
     out.item(text + "}");
   }

@@ -18,6 +18,7 @@ struct Case {
   std::string label;                // empty: none
   std::string mask;                 // empty: none
   std::string split;                // as the table or the list says; empty: to be drawn
+  int64_t fold = -1;                // of kfold, as the list says; -1: to be drawn
 };
 
 enum class Split { kTrain, kValidation, kTest };

@@ -250,6 +250,20 @@ TEST(Split, DependsOnNamesAndSeedAlone) {
   EXPECT_NE(assign_folds(cases, 5, 12), reversed);
 }
 
+TEST(Split, CasesThatSayTheirFoldAreInIt) {
+  int64_t groups = 0;
+  std::vector<Case> cases = random_cases(5, &groups);
+  for (size_t i = 0; i < cases.size(); i += 2) {
+    cases[i].group = cases[i].id;
+    cases[i].fold = static_cast<int64_t>((i / 2 * 3 + 1) % 4);
+  }
+  const std::vector<int64_t> folds = assign_folds(cases, 4, 1);
+  for (size_t i = 0; i < cases.size(); i += 2) EXPECT_EQ(folds[i], cases[i].fold);
+  std::map<std::string, std::set<int64_t>> drawn;
+  for (size_t i = 1; i < cases.size(); i += 2) drawn[cases[i].group].insert(folds[i]);
+  for (const auto& [name, in] : drawn) EXPECT_EQ(in.size(), 1u) << name;
+}
+
 TEST(Split, ASeedOfItsOwnHoldsTheSameCasesOut) {
   int64_t groups = 0;
   Dataset dataset;

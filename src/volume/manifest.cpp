@@ -180,7 +180,7 @@ std::vector<Case> cases_from_list(const DataOptions& data) {
   };
   std::vector<Case> cases;
   for (const CaseEntry& entry : data.cases) {
-    Case item{entry.id, entry.group, {}, absolute(entry.label), absolute(entry.mask), entry.split};
+    Case item{entry.id, entry.group, {}, absolute(entry.label), absolute(entry.mask), entry.split, entry.fold};
     VOX_CHECK(!entry.images.empty(), "data.cases: entry ", cases.size(), " (", entry.id, ") names no image");
     for (const std::string& image : entry.images) item.images.push_back(absolute(image));
     if (item.id.empty()) item.id = volume_stem(item.images.front());

@@ -79,6 +79,9 @@ void assign_kfold(const Dataset& dataset, const DataOptions& data, int64_t fold,
   for (size_t i = 0; i < assignment.size(); ++i)
     if (assignment[i] < 0) drawn.push_back(dataset.cases[i]);
   if (drawn.empty()) return;
+  for (const Case& item : drawn)
+    VOX_CHECK(item.fold < data.folds, "case ", item.id, ": its fold is ", item.fold, ", but data.folds is ", data.folds,
+              "; folds count from 0 to ", data.folds - 1);
   const std::vector<int64_t> folds =
       assign_folds(drawn, data.folds, data.split_seed < 0 ? seed : static_cast<uint64_t>(data.split_seed));
   size_t next = 0;
@@ -128,8 +131,9 @@ std::vector<int64_t> assign_folds(const std::vector<Case>& cases, int64_t folds,
     uint64_t order;
     std::string name;
   };
+  std::vector<int64_t> filled(static_cast<size_t>(folds), 0);
   std::map<std::string, int64_t> sizes;
-  for (const Case& item : cases) ++sizes[item.group];
+  for (const Case& item : cases) ++(item.fold < 0 ? sizes[item.group] : filled[static_cast<size_t>(item.fold)]);
   std::vector<Group> groups;
   for (const auto& [name, size] : sizes) {
     Random random(seed, ContentHash().add(name).value(), kSplitStream);
@@ -139,7 +143,6 @@ std::vector<int64_t> assign_folds(const std::vector<Case>& cases, int64_t folds,
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
     return std::tie(b.size, a.order, a.name) < std::tie(a.size, b.order, b.name);
   });
-  std::vector<int64_t> filled(static_cast<size_t>(folds), 0);
   std::map<std::string, int64_t> fold_of;
   for (const Group& group : groups) {
     const auto emptiest = std::min_element(filled.begin(), filled.end());
@@ -147,7 +150,7 @@ std::vector<int64_t> assign_folds(const std::vector<Case>& cases, int64_t folds,
     *emptiest += group.size;
   }
   std::vector<int64_t> result;
-  for (const Case& item : cases) result.push_back(fold_of[item.group]);
+  for (const Case& item : cases) result.push_back(item.fold < 0 ? fold_of[item.group] : item.fold);
   return result;
 }
 

@@ -33,7 +33,14 @@ class EveryTransformActs final : public Visitor {  // that ever does
 
 void check_loss(const Options& options) {
   std::vector<std::string> terms = check_loss_terms(options);
-  for (const TargetOptions& target : targets_of(options.loss)) make_target(target);
+  for (const TargetOptions& target : targets_of(options.loss)) {
+    const std::unique_ptr<Target> made = make_target(target);
+    const bool values = made->channels() > 1 || made->dtype() != DType::kUInt8;
+    for (const LossTerm& term : options.loss.terms)
+      VOX_CHECK(!values || term.name != "cross_entropy" || term.target != target.name,
+                "loss.terms: cross_entropy is for classes, of which a voxel has one, but the target ", target.name,
+                " has a volume for each channel; use bce, focal or dice");
+  }
   const DataOptions& data = options.data;
   const bool validates =
       options.validation.every > 0 && data.split != "none" && (data.split != "explicit" || !data.validation.empty());

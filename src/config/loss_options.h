@@ -58,6 +58,21 @@ struct LossOptions {
             {.meaning = "Weight of each output, finest first; empty halves from output to output", .min = 0});
   }
   bool operator==(const LossOptions&) const = default;
+
+  // The kind of the target that terms call so; most have the name of their kind.
+  std::string kind_of_target(const std::string& called) const {
+    for (const TargetOptions& target : targets)
+      if (target.name == called) return target.kind;
+    return called;
+  }
+  // Every term names a target that is neither the label nor its foreground: no score of classes is to be had.
+  bool leaves_label_alone() const {
+    for (const LossTerm& term : terms) {
+      const std::string kind = kind_of_target(term.target);
+      if (kind.empty() || kind == "label" || kind == "foreground") return false;
+    }
+    return !terms.empty();
+  }
 };
 
 }  // namespace vox

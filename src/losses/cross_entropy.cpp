@@ -21,6 +21,10 @@ class CrossEntropy : public Loss {
       : options_(options), class_weights_(options.class_weights) {}
 
   at::Tensor compute(const LossInput& input) const override {
+    VOX_CHECK(
+        input.classes.defined(),
+        "loss.terms: cross_entropy is for classes, of which a voxel has one, but its target has a volume for each "
+        "channel; use bce, focal or dice");
     const at::Tensor index = input.classes.unsqueeze(1);
     const at::Tensor values = input.logits.log_softmax(1).gather(1, index).neg();
     if (class_weights_.empty()) return mean_of_valid(values, input.valid);

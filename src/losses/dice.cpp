@@ -1,5 +1,6 @@
 // Soft Dice loss (Milletari et al. 2016, without squares): 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth), the
-// mean over samples and channels; probabilities by sigmoid for one channel, softmax for several.
+// mean over samples and channels; probabilities by softmax for classes, by sigmoid for one channel and for targets with
+// a volume for each.
 #include <torch/torch.h>
 
 #include "losses/entry.h"

@@ -28,8 +28,8 @@ struct RegionOptions {  // of losses that divide sums over regions
   std::vector<int64_t> summed() const;  // the axes that are summed over
 };
 
-// Probabilities and targets [N, C, ...] of the classes that count, both zero where a voxel does not: the one channel
-// by sigmoid, or those of a softmax, without channel 0 unless `background`.
+// Probabilities and targets [N, C, ...] of what counts, both zero where a voxel does not: classes by softmax, without
+// channel 0 unless `background`; one channel, or targets with a volume for each, by sigmoid.
 struct Regions {
   at::Tensor probability, target;
 };

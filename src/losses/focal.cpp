@@ -19,7 +19,7 @@ class Focal : public Loss {
   Focal(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
-    if (input.logits.size(1) > 1) {
+    if (input.classes.defined()) {
       const at::Tensor log_p = input.logits.log_softmax(1).gather(1, input.classes.unsqueeze(1));
       return mean_of_valid(log_p.neg() * (1 - log_p.exp()).clamp_min(0).pow(options_.gamma), input.valid);
     }

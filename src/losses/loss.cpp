@@ -27,8 +27,6 @@ const std::vector<LossEntry>& all_losses() {
   return entries;
 }
 
-namespace {
-
 const LossEntry& find_loss(const std::string& name) {
   std::vector<std::string> names;
   for (const LossEntry& entry : all_losses()) {
@@ -40,8 +38,6 @@ const LossEntry& find_loss(const std::string& name) {
                      meant.empty() ? "" : concat(". Did you mean ", meant, "?")));
 }
 
-}  // namespace
-
 int64_t steps_between(const LossTerm& term) {
   return term.every > 0 ? term.every : find_loss(term.name).default_every;
 }
@@ -51,18 +47,6 @@ const at::Tensor& Constants::like(const at::Tensor& other) const {
     made_ = at::tensor(values_, at::kDouble).to(other.device(), other.scalar_type());
   }
   return made_;
-}
-
-std::vector<TargetOptions> targets_of(const LossOptions& options) {
-  std::vector<TargetOptions> wanted;
-  for (const LossTerm& term : options.terms) {
-    const std::string name = term.target.empty() ? find_loss(term.name).default_target : term.target;
-    const auto same = [&](const TargetOptions& target) { return target.name == name; };
-    if (name.empty() || name == "label" || std::any_of(wanted.begin(), wanted.end(), same)) continue;
-    const auto described = std::find_if(options.targets.begin(), options.targets.end(), same);
-    wanted.push_back(described != options.targets.end() ? *described : TargetOptions{name, name, {}});
-  }
-  return wanted;
 }
 
 std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels) {
@@ -171,17 +155,6 @@ void LossSet::Impl::add_term(const LossTerm& term) {
             ", so that a batch is done with before the next is kept");
 }
 
-void LossSet::Impl::set_class_values(const DataOptions& data) {
-  std::vector<double> values;
-  for (const int64_t value : data.labels) {
-    if (value != data.ignore_label) values.push_back(static_cast<double>(value));
-  }
-  std::sort(values.begin(), values.end());
-  std::vector<double> plain(values.size());
-  std::iota(plain.begin(), plain.end(), 0.0);
-  if (values != plain) class_values = Constants(values);
-}
-
 at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
   at::Tensor valid;
   if (!regression && ignore_label >= 0) valid = targets.label != ignore_label;
@@ -190,18 +163,6 @@ at::Tensor LossSet::Impl::valid_voxels(const Targets& targets) const {
     valid = valid.defined() ? valid & inside : inside;
   }
   return valid;
-}
-
-at::Tensor LossSet::Impl::classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const {
-  at::Tensor classes = label.to(at::kLong);
-  if (valid.defined()) classes = at::where(valid, classes, at::zeros_like(classes));
-  if (!class_values.empty()) classes = at::bucketize(classes, class_values.like(classes));
-  if (label.is_cpu() && classes.numel() > 0) {  // a check here waits for nothing
-    const int64_t largest = classes.max().item<int64_t>();
-    VOX_CHECK(largest < channels, "the label has class ", largest, " but the network has ", channels,
-              " channels for it; set model.out_channels to ", largest + 1, " or data.ignore_label to that value");
-  }
-  return classes.clamp(0, channels - 1);
 }
 
 // Numbers, one volume a channel, instead of classes.
@@ -233,10 +194,11 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
       is_averaged(whole, view) ? resize_mean(whole.to(type), logits.sizes()) : resize_nearest(whole, logits.sizes());
   const int64_t channels = view.channels();
   input.one_hot = !holds_values(target, view);
+  VOX_CHECK(target.size(1) == (input.one_hot ? 1 : channels), "the target",
+            view.target.empty() ? "" : " " + view.target, " has ", target.size(1),
+            " channels but the loss compares it with ", channels,
+            "; set model.out_channels, or `channels` of the term");
   if (!input.one_hot) {
-    VOX_CHECK(target.size(1) == channels, "the target", view.target.empty() ? "" : " " + view.target, " has ",
-              target.size(1), " channels but the loss compares it with ", channels,
-              "; set model.out_channels, or `channels` of the term");
     input.target = target.to(type);
   } else if (channels == 1) {
     input.target = (target > 0).to(type);
@@ -306,6 +268,7 @@ LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t ou
   for (const LossTerm& term : options.terms.empty() ? default_terms(data, out_channels) : options.terms) {
     impl_->add_term(term);
   }
+  require_channels(data.labels);
 }
 
 LossSet::~LossSet() = default;
@@ -318,6 +281,30 @@ bool LossSet::due(size_t term, int64_t step, Part part) const {
   const Impl::Term& one = impl_->terms[term];
   const int64_t delay = one.loss->delay();
   return (delay > 0) == (part == Part::kLate) && impl_->begins(one, step - delay);
+}
+
+std::vector<int64_t> LossSet::fullest_steps() const {
+  constexpr int64_t kTried = 1000;  // turns of a term until it meets all others
+  const size_t count = impl_->terms.size();
+  int64_t latest = 0;
+  for (const Impl::Term& term : impl_->terms) latest = std::max(latest, term.options.start_step);
+  const auto due_at = [&](int64_t step) {
+    int64_t terms = 0;
+    for (size_t t = 0; t < count; ++t) terms += due(t, step);
+    return terms;
+  };
+  std::vector<int64_t> steps;
+  for (size_t t = 0; t < count; ++t) {
+    const bool seen = std::any_of(steps.begin(), steps.end(), [&](int64_t step) { return due(t, step); });
+    if (seen || delay(t) > 0) continue;
+    const int64_t start = impl_->terms[t].options.start_step, every = impl_->terms[t].options.every;
+    int64_t fullest = start + (latest - start + every - 1) / every * every;
+    const int64_t first = fullest;
+    for (int64_t turn = 1; turn < kTried; ++turn)
+      if (due_at(first + turn * every) > due_at(fullest)) fullest = first + turn * every;
+    steps.push_back(fullest);
+  }
+  return steps.empty() ? std::vector<int64_t>{latest} : steps;
 }
 
 bool LossSet::reads_back(int64_t step) const {

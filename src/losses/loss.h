@@ -29,7 +29,7 @@ struct LossInput {
   at::Tensor logits;     // [N, C, Z, Y, X] float32
   at::Tensor target;     // classes: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; values as they are
   bool one_hot = false;  // the target holds 0 and 1 only
-  at::Tensor classes;    // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for regression
+  at::Tensor classes;    // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for values
   at::Tensor valid;      // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
   at::Tensor image;      // may be undefined
 };
@@ -121,8 +121,20 @@ class LossSet {
   LossResult compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step,
                      Delays delays = Delays::kHonoured) const;
   std::vector<std::string> term_names() const;
+
+  // What the first term that is compared with the label, or with its foreground, sees of an output.
+  struct Compared {
+    at::Tensor logits;  // undefined: no term looks at either
+    bool foreground = false;
+  };
+  Compared compared_with_label(const at::Tensor& logits) const;
+  // Error where labels of these values have a class that is beyond the channels of a term.
+  void require_channels(const std::vector<int64_t>& label_values) const;
+
   bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
-  bool reads_back(int64_t step) const;                                   // any term that is due or begins
+  // Steps at which, together, every term that computes at once is due, each with as many others as ever.
+  std::vector<int64_t> fullest_steps() const;
+  bool reads_back(int64_t step) const;  // any term that is due or begins
   // Whether output number `head` of so many gets a gradient at this step.
   bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;
   std::optional<double> take_wait(size_t term) const;  // Loss::take_wait
@@ -156,6 +168,9 @@ class LossSet {
 
 // The targets that the terms of a recipe name, beside the label: what the pipeline must make.
 std::vector<TargetOptions> targets_of(const LossOptions& options);
+
+// Whether a term of a recipe is compared with the label, or with its foreground; those of one that names none are.
+bool looks_at_label(const LossOptions& options);
 
 // The terms of a recipe that names none: dice + bce (one channel), dice + cross_entropy, or mae for regression.
 std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels);

@@ -5,6 +5,8 @@
 
 namespace vox {
 
+const LossEntry& find_loss(const std::string& name);  // Error names what there is
+
 struct LossSet::Impl {
   struct View {  // which channels, against what
     int64_t first = 0, count = 1;

@@ -85,11 +85,75 @@ TEST(LossSet, TermsSeeTheirHeadTheirChannelsAndTheirTarget) {
   const at::Tensor mean = at::avg_pool3d(c.targets.extra["signed_distance"], {2, 2, 2});
   EXPECT_NEAR(lower.terms[1].second->item<double>(), at::smooth_l1_loss(coarse.narrow(1, 3, 1), mean).item<double>(),
               1e-6);
+  c.loss.terms[0].channels = {1};
+  EXPECT_THROW(LossSet(c.loss, c.data, 4, heads).compute({logits}, c.targets, 0),
+               Error);  // two volumes for one channel
   c.loss.terms[0].head = "affinities";
   EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
   c.loss.terms[0].head = "distance";
   c.loss.terms[0].channels = {1};
   EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
+}
+
+TEST(LossSet, ScoresSeeWhatTheFirstTermThatLooksAtTheLabelSees) {
+  Case c;
+  const std::vector<HeadOptions> heads{{"border", 1}, {"body", 2}};
+  c.loss.terms = {term("bce"), term("dice")};
+  c.loss.terms[0].head = "border";
+  c.loss.terms[0].target = "boundary";
+  c.loss.terms[1].head = "body";
+  const at::Tensor logits = at::randn({1, 3, 2, 2, 2});
+  EXPECT_TRUE(looks_at_label(c.loss));
+  LossSet::Compared seen = LossSet(c.loss, c.data, 3, heads).compared_with_label(logits);
+  EXPECT_TRUE(at::equal(seen.logits, logits.narrow(1, 1, 2)));
+  EXPECT_FALSE(seen.foreground);
+  c.loss.terms[1].target = "everything";
+  c.loss.targets = {{"everything", "foreground", {}}};
+  EXPECT_TRUE(looks_at_label(c.loss));
+  seen = LossSet(c.loss, c.data, 3, heads).compared_with_label(logits);
+  EXPECT_TRUE(at::equal(seen.logits, logits.narrow(1, 1, 2)));
+  EXPECT_TRUE(seen.foreground);
+  c.loss.terms[1].target = "affinity";
+  EXPECT_FALSE(looks_at_label(c.loss));
+  EXPECT_FALSE(LossSet(c.loss, c.data, 3, heads).compared_with_label(logits).logits.defined());
+}
+
+TEST(LossSet, EveryTermIsDueAtOneOfTheFullestSteps) {
+  Case c;
+  c.loss.terms = {term("bce"), term("dice"), term("focal"), term("tversky")};
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), std::vector<int64_t>{0});
+  c.loss.terms[1].start_step = 500;
+  c.loss.terms[2].every = 7;
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), std::vector<int64_t>{504});
+  c.loss.terms[2].every = 2;
+  c.loss.terms[3].every = 2;
+  c.loss.terms[3].start_step = 1;  // never together with the third
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), (std::vector<int64_t>{500, 501}));
+}
+
+TEST(LossSet, ClassesBeyondTheChannelsAreRefusedByTheirValues) {
+  Case c;
+  c.loss.terms = {term("dice")};
+  const auto refuses = [&](int64_t channels, const std::vector<int64_t>& values) {
+    try {
+      LossSet(c.loss, c.data, channels).require_channels(values);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refuses(2, {0, 1, 2}));
+  EXPECT_FALSE(refuses(3, {0, 1, 2}));
+  EXPECT_FALSE(refuses(1, {0, 1, 2}));  // all that is not 0 is one thing
+  c.data.ignore_label = 2;
+  EXPECT_FALSE(refuses(2, {0, 1, 2}));
+  c.data.labels = {0, 2, 10, 205};
+  EXPECT_FALSE(refuses(3, {0, 10, 205}));
+  EXPECT_TRUE(refuses(2, {}));  // the recipe says it already
+  c.data.labels = {};
+  c.data.ignore_label = -1;
+  c.loss.terms[0].target = "boundary";
+  EXPECT_FALSE(refuses(2, {0, 1, 2}));
 }
 
 TEST(LossSet, CoarserOutputsOfARegressionSeeMeans) {

@@ -16,10 +16,11 @@ std::vector<int64_t> RegionOptions::summed() const {
 
 Regions regions_of(const LossInput& input, bool background) {
   const int64_t channels = input.logits.size(1);
-  Regions regions{channels == 1 ? input.logits.sigmoid() : input.logits.softmax(1), input.target};
-  if (channels > 1 && !background) {
+  const bool classes = input.classes.defined();  // of which a voxel has one
+  Regions regions{classes ? input.logits.softmax(1) : input.logits.sigmoid(), input.target};
+  if (classes && !background) {
     regions.probability = regions.probability.narrow(1, 1, channels - 1);
-    if (regions.target.size(1) == channels) regions.target = regions.target.narrow(1, 1, channels - 1);
+    regions.target = regions.target.narrow(1, 1, channels - 1);
   }
   if (input.valid.defined()) {
     regions.probability = regions.probability * input.valid;

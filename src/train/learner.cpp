@@ -43,8 +43,12 @@ int64_t next_smaller_divisor(int64_t batch, int64_t micro) {
   return 0;
 }
 
+std::string minds_smaller_parts(const Learner& learner) {  // empty: nothing does
+  if (learner.network->parameters().has_running_statistics()) return "batch norm";
+  return learner.loss->batch_wise() ? "a batch-wise loss" : "";
+}
+
 void require_shrinkable(const Options& options, const Learner& learner, int64_t micro) {
-  const bool batch_norm = learner.network->parameters().has_running_statistics();
   const std::string advice =
       "; use a smaller data.batch_size or data.patch_size, training.precision=bf16-mixed, or "
       "model.use_checkpoint=true";
@@ -53,9 +57,24 @@ void require_shrinkable(const Options& options, const Learner& learner, int64_t 
   VOX_CHECK(options.training.on_oom != "fail", "a batch of ", micro, " does not fit into the memory of the GPU",
             advice);
   if (options.training.on_oom == "shrink") return;
-  VOX_CHECK(!batch_norm && !learner.loss->batch_wise(), "a batch of ", micro,
-            " does not fit into the memory of the GPU, and ", batch_norm ? "batch norm" : "a batch-wise loss",
+  const std::string minds = minds_smaller_parts(learner);
+  VOX_CHECK(minds.empty(), "a batch of ", micro, " does not fit into the memory of the GPU, and ", minds,
             " would learn otherwise from a smaller one", advice, ", or accept it with training.on_oom=shrink");
+}
+
+// On a GPU nobody would notice: there a class beyond the channels is taken for the last one.
+void require_channels_for(const Store& store, const LossSet& loss) {
+  const Dataset& dataset = store.dataset();
+  for (const std::vector<int64_t>* part : {&dataset.train, &dataset.validation})
+    for (const int64_t index : *part) {
+      const Case& one = dataset.cases[static_cast<size_t>(index)];
+      if (!one.mask.empty()) continue;  // such a voxel may be one that does not count
+      try {
+        loss.require_channels(store.foreground_labels(index));
+      } catch (const Error& error) {
+        throw with_context(concat("case ", one.id), error);
+      }
+    }
 }
 
 constexpr const char* kBuiltForTheCpu =
@@ -128,7 +147,7 @@ ModelOptions resolve_model(const Options& options, int64_t image_channels, const
 
 std::vector<std::string> check_loss_terms(const Options& options) {
   const ModelOptions& model = options.model;
-  constexpr int64_t kMostTried = 32;  // channels, where the data will say how many there are
+  constexpr int64_t kMostTried = 256;  // channels, where the data will say how many there are
   const int64_t first = model.out_channels > 0 ? model.out_channels : 1;
   const int64_t last = model.out_channels > 0 ? model.out_channels : kMostTried;
   std::optional<Error> wrong;
@@ -167,6 +186,7 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
   if (!options.model.weights.empty())
     load_weights(*learner.network, SafetensorsFile(options.model.weights), "", Missing::kKeep);
   learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels, learner.model.heads);
+  require_channels_for(store, *learner.loss);
   learner.optimizer = std::make_unique<Optimizer>(options.training, learner.network->parameters(),
                                                   parse_precision(options.training.precision));
   return learner;
@@ -201,7 +221,8 @@ WarmUp warm_up(const WarmUpRequest& request) {
       Batch host;
       for (int round = 0; round <= request.rounds && pipeline->next(host); ++round) {
         const auto start = Clock::now();
-        runner.rehearse(to_device(host, request.device), 0);
+        const std::vector<int64_t> steps = round == 0 ? request.learner.loss->fullest_steps() : std::vector<int64_t>{0};
+        for (const int64_t step : steps) runner.rehearse(to_device(host, request.device), step);
         if (round > 0) seconds.push_back(seconds_since(start));  // the first one also makes plans and buffers
       }
       std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(seconds.size()) / 2, seconds.end());
@@ -210,10 +231,12 @@ WarmUp warm_up(const WarmUpRequest& request) {
       return result;
     } catch (const c10::OutOfMemoryError&) {
       require_shrinkable(request.options, request.learner, result.micro_batch);
+      const std::string minds = minds_smaller_parts(request.learner);
       result.micro_batch = next_smaller_divisor(batch, result.micro_batch);
-      result.shrunk = concat("a batch of ", batch, " does not fit into the memory of the GPU: it is now made of ",
-                             batch / result.micro_batch, " parts of ", result.micro_batch,
-                             " whose gradients are summed; the result is the same");
+      result.shrunk =
+          concat("a batch of ", batch, " does not fit into the memory of the GPU: it is now made of ",
+                 batch / result.micro_batch, " parts of ", result.micro_batch, " whose gradients are summed; ",
+                 minds.empty() ? "the result is the same" : minds + " learns otherwise from these");
     }
     request.learner.network->parameters().zero_grads();
     if (!request.device.is_cpu()) at::getDeviceAllocator(request.device.type())->emptyCache();

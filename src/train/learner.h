@@ -63,8 +63,8 @@ struct WarmUp {
   double step_s = 0;   // of a whole step without its optimizer
   std::string shrunk;  // what to say where the micro-batch had to be halved; else empty
 };
-// Runs forward and backward without changing a weight: finds the micro-batch that fits into the memory of a GPU, and
-// how long a step takes.
+// Runs forward and backward without changing a weight, terms that start later included: finds the micro-batch that fits
+// into the memory of a GPU. Then how long a step takes, with the terms of the first.
 struct WarmUpRequest {
   Learner& learner;
   std::shared_ptr<Store> store;

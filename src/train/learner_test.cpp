@@ -52,11 +52,11 @@ class OutOfMemory : public ::testing::Test {
   }
   ~OutOfMemory() override { fs::remove_all(folder_); }
 
-  static void write_array(const fs::path& path) {
+  static void write_array(const fs::path& path, size_t values_in_use = 2) {
     std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (16, 16, 16), }";
     header.resize(117, ' ');
     std::string values(16 * 16 * 16, '\0');
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<char>(i % 2);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<char>(i % values_in_use);
     fs::create_directories(path.parent_path());
     write_file(path, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + values);
   }
@@ -70,6 +70,9 @@ class OutOfMemory : public ::testing::Test {
     learner.network = std::move(hungry);
     const WarmUp result = warm_up({learner, store, options_, at::kCPU, 0, options_.data.batch_size});
     asked_ = network.asked;
+    computed_.clear();
+    for (size_t i = 0; i < options_.loss.terms.size(); ++i)
+      computed_.push_back(learner.loss->take_seconds(i).has_value());
     return result;
   }
 
@@ -85,12 +88,14 @@ class OutOfMemory : public ::testing::Test {
   fs::path folder_;
   Options options_;
   std::vector<int64_t> asked_;
+  std::vector<bool> computed_;  // which terms
 };
 
 TEST_F(OutOfMemory, HalvesTheMicroBatchUntilItFits) {
   const WarmUp result = warm_up_with_room_for(2);
   EXPECT_EQ(result.micro_batch, 2);
   EXPECT_THAT(result.shrunk, HasSubstr("4 parts of 2"));
+  EXPECT_THAT(result.shrunk, HasSubstr("the result is the same"));
   EXPECT_THAT(asked_, ::testing::ElementsAre(8, 4, 2, 2));
   EXPECT_GT(result.step_s, 0);
 }
@@ -101,17 +106,47 @@ TEST_F(OutOfMemory, SaysNothingWhereTheBatchFits) {
   EXPECT_TRUE(result.shrunk.empty());
 }
 
+TEST_F(OutOfMemory, TermsThatStartLaterAreRehearsedToo) {
+  options_.loss.terms.push_back(options_.loss.terms.front());
+  options_.loss.terms.back().start_step = 1000;
+  options_.loss.terms.back().every = 16;
+  warm_up_with_room_for(8);
+  EXPECT_THAT(computed_, ::testing::ElementsAre(true, true));
+}
+
 TEST_F(OutOfMemory, IsAnErrorWhereASmallerBatchWouldLearnOtherwise) {
   options_.model.norm = "batch";
   EXPECT_THAT(error_with_room_for(4), HasSubstr("batch norm would learn otherwise"));
   options_.training.on_oom = "shrink";
-  EXPECT_EQ(warm_up_with_room_for(4).micro_batch, 4);
+  const WarmUp shrunk = warm_up_with_room_for(4);
+  EXPECT_EQ(shrunk.micro_batch, 4);
+  EXPECT_THAT(shrunk.shrunk, HasSubstr("batch norm learns otherwise"));
   options_.training.on_oom = "fail";
   EXPECT_THAT(error_with_room_for(4), HasSubstr("does not fit into the memory"));
 }
 
 TEST_F(OutOfMemory, IsAnErrorWhereNotEvenOneSampleFits) {
   EXPECT_THAT(error_with_room_for(0), HasSubstr("one sample of patch 8x8x8"));
+}
+
+class MakeLearner : public OutOfMemory {};
+
+TEST_F(MakeLearner, LabelsBeyondTheChannelsAreRefusedBeforeTheFirstStep) {
+  options_.model.out_channels = 2;
+  write_array(folder_ / "labels" / "case.npy", 3);
+  ThreadPool pool(1);
+  const auto made = [&] {
+    const Store store(make_dataset(options_.data, 0, 1), options_.data, pool);
+    make_learner(options_, store, at::kCPU);
+  };
+  try {
+    made();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("case case: the label has class 2 but the network has 2 channels for it"));
+  }
+  options_.data.ignore_label = 2;
+  EXPECT_NO_THROW(made());
 }
 
 }  // namespace

@@ -162,6 +162,16 @@ def test_what_will_fail_does_fail_and_so_does_what_proves_it(voxloom, doctor, re
     assert voxloom(*proof[1:], check=False, cwd=tmp_path).returncode == 1, proof
 
 
+def test_a_damaged_case_that_is_skipped_fails_nothing(doctor, tmp_path):
+    import random
+    recipe = write_training(tmp_path, random.Random(6))
+    (tmp_path / "images" / "case_001.npy").write_bytes(b"\x93NUMPY")
+    findings, status = doctor("data.on_bad_case=skip", config=recipe)
+    assert status == 0 and verdict(findings, "data") == "will hurt", findings
+    assert sentence(findings, "data").startswith("1 cases to train on, 1 to validate")
+    assert "1 left out as data.on_bad_case says, the first: case case_001" in sentence(findings, "data")
+
+
 def test_synthetic_data_is_not_made(doctor, tmp_path):
     recipe = tmp_path / "synth.yaml"
     recipe.write_text("data: {root: data, synth: {kind: scroll}, images: ['train_images/*.tif'], "

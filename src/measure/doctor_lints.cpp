@@ -30,9 +30,13 @@ std::vector<Finding> lint_data(const RecipeFacts& recipe) {
     return {
         {"data", Outlook::kFine, "data.synth makes the volumes at the first use", prove(recipe, "train", "--dry-run")}};
   if (!data.problem.empty()) return {{"data", Outlook::kFails, data.problem, proof}};
+  if (data.train == 0 && data.left_out > 0)
+    return {{"data", Outlook::kFails, concat("no case is left for training: ", data.why_left_out), proof}};
   if (data.train == 0) return {{"data", Outlook::kFails, "no case is left for training; look at data.split", proof}};
-  const std::string counts = concat(data.train, " cases to train on, ", data.validation, " to validate, ",
-                                    human_bytes(data.stored_bytes), " of voxels");
+  std::string counts = concat(data.train, " cases to train on, ", data.validation, " to validate, ",
+                              human_bytes(data.stored_bytes), " of voxels");
+  if (data.left_out > 0)
+    counts += concat(" (", data.left_out, " left out as data.on_bad_case says, the first: ", data.why_left_out, ")");
   if (data.validation == 0 && recipe.config.options.validation.every > 0)
     return {{"data", Outlook::kHurts,
              counts + ": without validation cases there is no best checkpoint; hold some out with data.split", proof}};
@@ -41,7 +45,7 @@ std::vector<Finding> lint_data(const RecipeFacts& recipe) {
         {"data", Outlook::kHurts,
          concat(counts, ", on the network (", data.network, "): copy them once to a local disk with data.stage_dir"),
          prove(recipe, "bench data")}};
-  return {{"data", Outlook::kFine, counts, proof}};
+  return {{"data", data.left_out > 0 ? Outlook::kHurts : Outlook::kFine, counts, proof}};
 }
 
 std::vector<Finding> lint_device(const RecipeFacts& recipe) {

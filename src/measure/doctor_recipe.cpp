@@ -28,17 +28,31 @@ void note_narrow(const Unit& image, const Extent3& patch, DataFacts& facts) {
   facts.narrow_case = image.case_id;
 }
 
+CaseUnits open_or_leave_out(const Case& item, const DataOptions& data, const Preprocess& preprocess, DataFacts& facts) {
+  try {
+    return open_case(item, data, preprocess);
+  } catch (const Error& error) {
+    if (data.on_bad_case != "skip") throw;
+    if (facts.left_out++ == 0) facts.why_left_out = with_context(concat("case ", item.id), error).what();
+    return {};
+  }
+}
+
 DataFacts data_facts(const Options& options) {
   DataFacts facts;
   try {
     const Dataset dataset =
         make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
-    facts.train = static_cast<int64_t>(dataset.train.size());
-    facts.validation = static_cast<int64_t>(dataset.validation.size());
+    const auto count = [](const std::vector<int64_t>& part, int64_t index) {
+      return static_cast<int64_t>(std::count(part.begin(), part.end(), index));
+    };
     const Preprocess preprocess(options.data);
     std::map<uint64_t, bool> seen;
-    for (const Case& item : dataset.cases) {
-      const CaseUnits units = open_case(item, options.data, preprocess);
+    for (int64_t i = 0; i < static_cast<int64_t>(dataset.cases.size()); ++i) {
+      const CaseUnits units = open_or_leave_out(dataset.cases[static_cast<size_t>(i)], options.data, preprocess, facts);
+      if (units.images.empty()) continue;
+      facts.train += count(dataset.train, i);
+      facts.validation += count(dataset.validation, i);
       for (const Unit& image : units.images) add_unit(image, seen, facts);
       if (units.label) add_unit(*units.label, seen, facts);
       if (units.mask) add_unit(*units.mask, seen, facts);

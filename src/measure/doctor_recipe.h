@@ -14,6 +14,8 @@ struct DataFacts {
   std::string problem;      // why there are no cases to look at; else empty
   bool to_be_made = false;  // data.synth makes them at the first use
   int64_t train = 0, validation = 0, channels = 1;
+  int64_t left_out = 0;  // damaged cases, where data.on_bad_case is skip; what the first of them has
+  std::string why_left_out;
   int64_t stored_bytes = 0;    // all volumes after preprocessing, as the store keeps them
   int64_t passing_bytes = 0;   // most that making one takes beside it
   int64_t restored_bytes = 0;  // chunked copies, where they do not fit into data.cache_gb

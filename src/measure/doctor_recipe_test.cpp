@@ -110,6 +110,13 @@ TEST(DoctorRecipe, DataAndPatch) {
   EXPECT_THAT(lint(facts, "data").sentence, HasSubstr("data.stage_dir"));
   facts.data.validation = 0;
   EXPECT_EQ(lint(facts, "data").verdict, Outlook::kHurts);
+  facts = recipe_of("data: {on_bad_case: skip}");
+  facts.data.left_out = 2;
+  facts.data.why_left_out = "case s7: cut short";
+  EXPECT_EQ(lint(facts, "data").verdict, Outlook::kHurts);
+  EXPECT_THAT(lint(facts, "data").sentence, HasSubstr("2 left out as data.on_bad_case says, the first: case s7"));
+  facts.data.train = 0;
+  EXPECT_THAT(lint(facts, "data").sentence, HasSubstr("no case is left for training: case s7"));
   facts.data.problem = "no such folder";
   EXPECT_EQ(lint(facts, "data").verdict, Outlook::kFails);
   facts.data.to_be_made = true;
@@ -121,6 +128,10 @@ TEST(DoctorRecipe, KeysThatChangeNothing) {
   EXPECT_THAT(key("data: {persistent_workers: true}").sentence, HasSubstr("data.persistent_workers has no effect"));
   EXPECT_THAT(key("training: {momentum: 0.9, optimizer: adamw}").sentence, HasSubstr("only training.optimizer: sgd"));
   EXPECT_EQ(key("training: {momentum: 0.9, optimizer: sgd}").verdict, Outlook::kFine);
+  EXPECT_THAT(key("training: {warmup_start: 0.2}").sentence, HasSubstr("training.warmup_steps is 0"));
+  EXPECT_EQ(key("training: {warmup_start: 0.2, schedule: warmup_cosine}").verdict, Outlook::kFine);  // has a default
+  EXPECT_THAT(key("data: {pad_value: 3, padding: edge}").sentence, HasSubstr("data.pad_value has no effect"));
+  EXPECT_EQ(key("data: {pad_value: 3, padding: none}").verdict, Outlook::kFine);  // outside of what is turned
   EXPECT_THAT(key("augmentation: {noise: {sigma: [0, 0.2]}}").sentence, HasSubstr("augmentation.noise.enabled is off"));
   EXPECT_EQ(key("augmentation: {noise: {sigma: [0, 0.2], enabled: true}}").verdict, Outlook::kFine);
   EXPECT_THAT(key("model: {architecture: monai_unet, deep_supervision: true}").sentence,

@@ -38,6 +38,14 @@ std::string yaml_value(const std::string& value) {
   return list ? concat("[", value, "]") : value;
 }
 
+std::optional<Options> read_alone(const std::string& recipe) {  // nullopt: it needs what the command line says
+  try {
+    return load_config(recipe).options;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 TuneResult tune_recipe(const TuneRequest& request) {
@@ -56,17 +64,28 @@ std::string tuned_yaml(const TuneRequest& request, const TuneResult& result, con
     text += concat(" (step time ", format_number(result.comparison->ratio, 3),
                    ", 95 %: ", format_number(result.comparison->interval.low, 3), " to ",
                    format_number(result.comparison->interval.high, 3), ", measured in turns)");
+  std::vector<std::string> words = request.overrides;
+  words.insert(words.end(), result.chosen.begin(), result.chosen.end());
+  const Options measured = load_config(request.recipe, words).options;
+  const std::optional<Options> alone = read_alone(request.recipe);
+  if (!alone) {
+    for (size_t i = 0; i < result.chosen.size(); ++i)
+      text += concat("\n# ", result.chosen[i], ": ", result.evidence[i]);
+    return concat(text, "\n", to_yaml(measured));
+  }
   text += concat("\nextends: ", fs::relative(fs::absolute(request.recipe), folder).string(), "\n");
   std::map<std::string, std::vector<std::string>> sections;
-  const auto add_line = [&](const std::string& word, const std::string& comment) {
-    const size_t dot = word.find('.'), equals = word.find('=');
-    sections[word.substr(0, dot)].push_back(
-        concat("  ", word.substr(dot + 1, equals - dot - 1), ": ", yaml_value(word.substr(equals + 1)), comment));
+  const auto add_line = [&](const std::string& key, const std::string& value) {
+    const size_t dot = key.find('.');
+    sections[key.substr(0, dot)].push_back(concat("  ", key.substr(dot + 1), ": ", value));
   };
   const Changes chosen = changes_of(result.chosen);
-  for (const auto& [key, value] : changes_of(request.overrides))
-    if (!chosen.contains(key)) add_line(concat(key, "=", value), "");
-  for (size_t i = 0; i < result.chosen.size(); ++i) add_line(result.chosen[i], concat("  # ", result.evidence[i]));
+  for (const auto& [key, value] : changes_of(overrides_between(*alone, measured)))
+    if (!chosen.contains(key)) add_line(key, value);
+  for (size_t i = 0; i < result.chosen.size(); ++i) {
+    const auto [key, value] = *changes_of({result.chosen[i]}).begin();
+    add_line(key, concat(yaml_value(value), "  # ", result.evidence[i]));
+  }
   for (const auto& [section, lines] : sections) text += concat(section, ":\n", join(lines, "\n"), "\n");
   return text;
 }

@@ -2,6 +2,7 @@
 // turned by the trials, and every profile's suggestions are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -321,6 +322,36 @@ TEST(TuneAblate, EachChangeAloneThenThoseThatHelpedTogetherAtEqualSamples) {
   EXPECT_EQ(result.trials[12].verdict, TrialVerdict::kTooSlow);
   EXPECT_THAT(result.trials.back().changes, ElementsAre("data.batch_size=2", "training.precision=bf16-mixed"));
   EXPECT_DOUBLE_EQ(result.trials.back().gain.value(), 2.5);
+}
+
+TEST(TunedRecipe, IsTheOneThatWasMeasured) {
+  const fs::path folder = fs::temp_directory_path() / concat("voxloom-tuned-", getpid());
+  fs::create_directories(folder / "tuned");
+  write_file(folder / "recipe.yaml", "data: {root: elsewhere, num_workers: 4}\n");
+  write_file(folder / "below.yaml", "training: {seed: 7}\n");
+  write_file(folder / "open.yaml", "data: {root: \"${VOXLOOM_NOT_SET}\"}\n");
+  const fs::path output = folder / "tuned" / "recipe.yaml";
+  TuneResult result;
+  result.chosen = {"data.num_workers=2", "model.filters=8,16"};
+  result.evidence = {"faster", "fewer"};
+  for (const char* name : {"recipe.yaml", "open.yaml"}) {
+    // A path that the recipe's folder begins, an alias of what was chosen, a recipe below, a list.
+    const TuneRequest request{.recipe = (folder / name).string(),
+                              .overrides = {"data.root=data/scrolls", "training.workers=1",
+                                            concat("extends=", (folder / "below.yaml").string()),
+                                            "data.patch_size=16,16,16", "augmentation.flip.enabled=true"}};
+    std::vector<std::string> words = request.overrides;
+    words.insert(words.end(), result.chosen.begin(), result.chosen.end());
+    const std::string text = tuned_yaml(request, result, output.string());
+    write_file(output, text);
+    const Options measured = load_config(request.recipe, words).options, written = load_config(output).options;
+    EXPECT_TRUE(differences(measured, written).empty()) << text;
+    EXPECT_EQ(written.data.root, (folder / "data/scrolls").string());
+    EXPECT_EQ(written.data.num_workers, 2);
+    EXPECT_EQ(written.training.seed, 7);
+    EXPECT_THAT(text, HasSubstr("faster"));
+  }
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -89,6 +89,20 @@ def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):
     assert_same_weights(checkpoint(run), checkpoint(trained / "one"))
 
 
+def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):
+    run = tmp_path / "run"
+    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
+               "training.iterations_per_epoch=5000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_step(run, 2, process)
+    for sent in (signal.SIGUSR1, signal.SIGTERM):
+        for one in (*workers_of(process), process.pid):
+            os.kill(one, sent)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 143, said
+    assert checkpoint(run).exists() and record(run)["state"] == "stopped"
+
+
 def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, voxloom, tmp_path):
     run = tmp_path / "run"
     endless = ["training.iterations_per_epoch=5000", "training.max_epochs=1"]

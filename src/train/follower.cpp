@@ -69,7 +69,12 @@ Follower start_follower(const RunFolder& run, const at::Device& device, GpuFor g
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is for the leader
+  // Signals are for the leader, those too that a batch system sends to every process of a job.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&signals, number);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   const int status = posix_spawn(&follower.process, "/proc/self/exe", &files, &attributes, pointers_to(words).data(),
                                  pointers_to(variables).data());
   posix_spawnattr_destroy(&attributes);

@@ -19,6 +19,10 @@ TEST(Config, TheMetricFollowsTheTargetUnlessItIsWritten) {
   EXPECT_EQ(options_of("").validation.metric, "dice");
   EXPECT_EQ(options_of("data: {target: regression}").validation.metric, "mae");
   EXPECT_EQ(options_of("data: {target: regression}\nvalidation: {metric: loss}").validation.metric, "loss");
+  const auto metric_with = [](const std::string& terms) { return options_of("loss: " + terms).validation.metric; };
+  EXPECT_EQ(metric_with("{terms: [{name: bce, target: affinity}]}"), "loss");
+  EXPECT_EQ(metric_with("{terms: [{name: bce, target: affinity}, {name: dice}]}"), "dice");
+  EXPECT_EQ(metric_with("{terms: [{name: bce, target: all}], targets: [{name: all, kind: foreground}]}"), "dice");
 }
 
 TEST(Config, UnknownKeysNameTheNearest) {

@@ -186,7 +186,7 @@ inline void DataOptions::describe_sampling(Visitor& v) {
   v.field("padding", padding,
           {.meaning = "What lies outside a volume; none makes a patch larger than its volume an error",
            .choices = {"constant", "edge", "reflect", "none"}});
-  v.field("pad_value", pad_value, {.meaning = "Value outside, with padding: constant"});
+  v.field("pad_value", pad_value, {.meaning = "Value outside, with padding: constant or none"});
   v.field("patch_type", patch_type, {.meaning = "Type of a batch's images", .choices = {"float32", "bfloat16"}});
   v.field("layout", layout, {.meaning = "Order of a batch's axes", .choices = {"ncdhw", "ndhwc"}});
 }

@@ -22,8 +22,8 @@ struct ValidationOptions {
     v.field(
         "metric", metric,
         {.meaning =
-             "Score or loss term that the best checkpoint has the best of; mae where nothing is said and data.target "
-             "is regression"});
+             "Score or loss term that the best checkpoint has the best of; where nothing is said mae if data.target is "
+             "regression, loss if no loss term is compared with the label"});
     v.field("better", better,
             {.meaning = "Which values of the metric are better; auto knows", .choices = {"auto", "higher", "lower"}});
   }

@@ -43,9 +43,10 @@ class Judge {
     if (targets.mask.defined()) error = error.masked_select(targets.mask.ne(0));
     if (error.numel() > 0) error_.add(error.mean().item<double>());
   }
+  void count(const at::Tensor& reference) { judged_ += reference.ne(kIgnored).sum().item<int64_t>(); }
   void add(const Judged& judged, const std::string& where) {
     const at::Tensor prediction = judged.prediction.contiguous(), reference = judged.reference.contiguous();
-    judged_ += reference.ne(kIgnored).sum().item<int64_t>();
+    count(reference);
     count_confusion(counts_, {.data = prediction.const_data_ptr(), .where = where + " (prediction)"},
                     {.data = reference.const_data_ptr(), .where = where}, prediction.numel(), kIgnored);
   }
@@ -68,6 +69,7 @@ class Judge {
     if (patches) all.emplace_back("loss", counted(loss_.mean()));
     for (const auto& [name, mean] : terms_)
       if (patches) all.emplace_back("loss." + name, counted(mean.mean()));
+    if (!looks_at_label(options_.loss)) return all;  // nor does a score
     if (values) {
       all.emplace_back("mae", error_.mean());
       return all;
@@ -99,10 +101,16 @@ at::Tensor classes_of(const at::Tensor& logits, double threshold) {
   return logits.sigmoid().gt(threshold).to(at::kCPU, at::kByte);
 }
 
-at::Tensor reference_of(const Targets& targets, int64_t channels, const DataOptions& data) {
+enum class Of { kForeground, kClasses };
+
+Of judged_by(const LossSet::Compared& seen) {
+  return seen.foreground || seen.logits.size(1) == 1 ? Of::kForeground : Of::kClasses;
+}
+
+at::Tensor reference_of(const Targets& targets, Of of, const DataOptions& data) {
   const at::Tensor label = targets.label.cpu();
-  at::Tensor reference = channels == 1 ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
-  if (channels > 1 && !data.labels.empty()) {  // classes are the places of the values, as in the losses
+  at::Tensor reference = of == Of::kForeground ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
+  if (of == Of::kClasses && !data.labels.empty()) {  // classes are the places of the values, as in the losses
     std::vector<int64_t> values = data.labels;
     std::erase(values, data.ignore_label);
     std::sort(values.begin(), values.end());
@@ -132,9 +140,9 @@ SliceStrip strip_of(const at::Tensor& image, const Judged& judged, const std::st
   return strip;
 }
 
-SliceStrip strip_of_values(const DeviceBatch& batch, const at::Tensor& prediction, const std::string& id) {
-  SliceStrip strip{.case_id = id, .height = prediction.size(3), .width = prediction.size(4)};
-  strip.input = mid_slice(stretched(batch.image[0][0]));
+SliceStrip strip_of_image(const at::Tensor& image, const std::string& id) {
+  SliceStrip strip{.case_id = id, .height = image.size(1), .width = image.size(2)};
+  strip.input = mid_slice(stretched(image));
   return strip;
 }
 
@@ -164,16 +172,20 @@ ValidationResult validate_patches(const ValidationRequest& request) {
     judge.look_at(logits);
     judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded));
     const std::string id = case_id(*request.store, batch.samples.front().case_index);
-    if (options.data.target == "regression") {
-      judge.add_error(logits, batch.targets);
-      if (request.images && done == 0) result.strips.push_back(strip_of_values(batch, logits, id));
+    const LossSet::Compared seen = request.loss.compared_with_label(logits);
+    const bool values = options.data.target == "regression";
+    if (values && seen.logits.defined()) judge.add_error(seen.logits, batch.targets);
+    if (!values && !seen.logits.defined()) judge.count(reference_of(batch.targets, Of::kForeground, options.data));
+    if (values || !seen.logits.defined()) {
+      if (request.images && done == 0) result.strips.push_back(strip_of_image(batch.image[0][0], id));
     } else {
-      const Judged judged{classes_of(logits, options.inference.threshold),
-                          reference_of(batch.targets, logits.size(1), options.data)};
+      const Judged judged{classes_of(seen.logits, options.inference.threshold),
+                          reference_of(batch.targets, judged_by(seen), options.data)};
       judge.add(judged, "case " + id);
       if (request.images && done == 0) result.strips.push_back(strip_of(batch.image[0][0], judged, id));
     }
     if (request.progress) request.progress(done + 1, batches);
+    if (request.between) request.between();
   }
   result.scores = judge.scores();
   return result;
@@ -214,23 +226,27 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
   const Options& options = request.options;
   SlidingWindowOptions window = window_options(options);
   window.window = request.network.round_up(window.window);
+  const auto between = [&](int64_t, int64_t) {
+    if (request.between) request.between();
+  };
   Judge judge(options, {});
   ValidationResult result;
   const std::vector<int64_t>& cases = request.store->dataset().validation;
   for (size_t i = 0; i < cases.size(); ++i) {
     const WindowSource source = case_source(input_of(request.store, cases[i]), window.window, outside_of(options.data));
-    const Logits logits = predict_logits(request.network, source, window);
+    const Logits logits = predict_logits(request.network, source, window, between);
     const Extent3 extent = logits.extent;
     const at::Tensor values = at::from_blob(const_cast<std::byte*>(logits.data.data()),
                                             {1, logits.channels, extent.z, extent.y, extent.x}, at::kFloat);
     judge.look_at(values);
     const Targets targets = whole_label(*request.store, cases[i], options.data);
     const std::string id = case_id(*request.store, cases[i]);
-    if (options.data.target == "regression") {
-      judge.add_error(values, targets);
-    } else {
-      const Judged judged{classes_of(values, options.inference.threshold),
-                          reference_of(targets, logits.channels, options.data)};
+    const LossSet::Compared seen = request.loss.compared_with_label(values);
+    if (options.data.target == "regression" && seen.logits.defined()) {
+      judge.add_error(seen.logits, targets);
+    } else if (seen.logits.defined()) {
+      const Judged judged{classes_of(seen.logits, options.inference.threshold),
+                          reference_of(targets, judged_by(seen), options.data)};
       judge.add(judged, "case " + id);
       judge.end_volume();
       if (request.images && i == 0) result.strips.push_back(strip_of(whole_image(request.store, cases[i]), judged, id));
@@ -242,6 +258,10 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
 }
 
 Error not_measured(const std::string& metric, const std::vector<std::string>& known) {
+  if (known.empty())
+    return Error(concat("validation.metric is \"", metric,
+                        "\", but no loss term is compared with the label, and sliding windows have no loss; set "
+                        "validation.mode to patches and the metric to loss"));
   return Error(concat("validation.metric is \"", metric,
                       "\", which this run does not measure; known here: ", join(known, ", ")));
 }

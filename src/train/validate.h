@@ -19,8 +19,10 @@ class Network;
 class LossSet;
 
 struct ValidationResult {
-  std::vector<std::pair<std::string, double>> scores;  // loss, loss.<term>, dice, iou, ... (mae for regression)
-  std::vector<SliceStrip> strips;                      // of the first patch or case; empty unless asked for
+  // loss, loss.<term>, dice, iou, ... (mae for regression); the latter of the channels that the first term which is
+  // compared with the label sees, absent where none is.
+  std::vector<std::pair<std::string, double>> scores;
+  std::vector<SliceStrip> strips;  // of the first patch or case; empty unless asked for
 
   // Absent where it or an output of the network is not finite, or no voxel counted.
   std::optional<double> at(const std::string& metric) const;
@@ -35,6 +37,7 @@ struct ValidationRequest {
   int data_threads = 1;
   bool images = false;
   std::function<void(int64_t done, int64_t total)> progress;
+  std::function<void()> between;  // after each batch of patches or windows; what it throws ends the validation
 };
 ValidationResult validate(const ValidationRequest& request);
 

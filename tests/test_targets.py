@@ -1,0 +1,32 @@
+"""What loss terms are compared with: refused before data is read where it cannot be, and judged where it can."""
+import pytest
+
+from training import rows, write_training
+
+
+@pytest.mark.parametrize("recipe, words", [
+    ("loss: {terms: [{name: cross_entropy, target: affinity}]}", "the target affinity has a volume for each channel"),
+    ("loss: {terms: [{name: bce, target: affinity}]}\nvalidation: {metric: dice}", "known here: loss, loss.bce\n"),
+    ("data: {root: ., labels: [0, 1, 2]}\nmodel: {out_channels: 2}", "has class 2 but the network has 2 channels"),
+])
+def test_a_dry_run_refuses_what_cannot_be_compared(voxloom, tmp_path, recipe, words):
+    (tmp_path / "wrong.yaml").write_text(recipe + "\n")
+    refused = voxloom("train", "wrong.yaml", "--dry-run", check=False, cwd=tmp_path)
+    assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+
+
+def test_unlabelled_voxels_that_no_channel_is_for_are_refused_before_the_first_step(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    run = tmp_path / "run"
+    refused = voxloom("train", recipe, "--run", run, "data.ignore_label=-1", "model.out_channels=2", check=False)
+    assert refused.returncode == 1 and "the label has class 2 but the network has 2 channels" in refused.stderr
+    assert rows(run) == []
+
+
+def test_affinities_alone_are_validated_by_their_loss(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: dice, target: affinity}]}\n")
+    voxloom("train", recipe, "--run", tmp_path / "run", "model.out_channels=3", "training.max_epochs=1",
+            "training.iterations_per_epoch=2")
+    (row,) = rows(tmp_path / "run", "val")
+    assert 0 < float(row["loss.dice"]) < 1 and row.get("dice", "") == ""
+    assert (tmp_path / "run" / "checkpoints" / "best.safetensors").exists()

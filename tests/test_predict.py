@@ -125,8 +125,8 @@ def test_what_training_left_out_is_left_out_of_its_splits(voxloom, draw, tmp_pat
     image = np.load(tmp_path / "images" / "case_001.npy").astype(np.float32)
     image[3, 4, 5] = np.nan  # its header is in order
     np.save(tmp_path / "images" / "case_001.npy", image)
-    run, common = tmp_path / "run", ["data.on_bad_case=skip"]
-    voxloom("train", recipe, "--run", run, *common, "training.max_epochs=1", "training.iterations_per_epoch=1")
+    run = tmp_path / "run"
+    voxloom("train", recipe, "--run", run, "data.on_bad_case=skip", "training.max_epochs=1", "training.iterations_per_epoch=1")
     said = voxloom("predict", run, "--split", "train", "--output", tmp_path / "out").stderr
     assert "case case_001 is left out, as data.on_bad_case says" in said
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["case_000.npy"]
@@ -138,8 +138,7 @@ def test_a_word_too_long_for_a_file_is_a_word_like_others(trained, voxloom, tmp_
     image = trained / "images" / "case_000.npy"
     voxloom("predict", trained / "run", image, chain, "--output", tmp_path)
     assert (tmp_path / "case_000.tif").exists()
-    for words in (["predict", trained / "run", 300 * "v", "--output", tmp_path],
-                  ["predict", 300 * "v", image, "--output", tmp_path],
+    for words in (["predict", 300 * "v", image, "--output", tmp_path],
                   ["train", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],
                   ["profile", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],
                   ["tune", trained / "recipe.yaml", "data.nothing=" + 300 * "v"],

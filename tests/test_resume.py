@@ -148,6 +148,126 @@ def test_a_run_is_gone_on_from_at_its_newest_checkpoint(unbroken, voxloom, tmp_p
     assert record(tmp_path / "branch")["processes"][-1]["first_step"] == 10
 
 
+def test_what_a_run_goes_back_behind_is_kept_aside(unbroken, voxloom, tmp_path):
+    """Else the next start would take it up again, as the newest."""
+    run = tmp_path / "run"
+    options = ["train", unbroken / "recipe.yaml", "--run", run, *LONG, "system.compute_threads=1",
+               "training.iterations_per_epoch=3", "training.save_every=1"]
+    voxloom(*options, "training.max_epochs=3")
+    other = ["training.lr=0.001", "--force"]
+    said = voxloom(*options, "training.max_epochs=2", *other, "--resume", checkpoint(run, "epoch-0001"))
+    assert "checkpoints-before-1" in said.stderr
+    steps = {path.stem: int(metadata(path)["step"]) for path in (run / "checkpoints-before-1").glob("*.safetensors")}
+    assert steps.items() >= {"last": 9, "epoch-0002": 6, "epoch-0003": 9}.items()
+    assert len(rows(run / "checkpoints-before-1", "val")) == 3
+    steps = {path.stem: int(metadata(path)["step"]) for path in (run / "checkpoints").iterdir()}
+    assert steps.items() >= {"last": 6, "epoch-0001": 3, "epoch-0002": 6}.items() and max(steps.values()) == 6
+    voxloom(*options, "training.max_epochs=3", *other)
+    assert record(run)["processes"][-1]["first_step"] == 7
+
+
+def test_a_run_that_went_on_from_a_file_says_how_to_go_on(unbroken, voxloom, tmp_path):
+    file = checkpoint(unbroken / "run")
+    process = start(unbroken / "recipe.yaml", tmp_path / "run", *ENDLESS, "training.max_epochs=9", "--force",
+                    "--resume", file)
+    wait_for_steps(tmp_path / "run", 1, process)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[0]
+    assert process.returncode == 143
+    assert f"the same command with --run {tmp_path / 'run'} and without --resume goes on" in said
+
+
+def test_forced_a_run_goes_on_with_another_batch_and_with_an_average(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    options = ["train", unbroken / "recipe.yaml", "--run", run, "training.iterations_per_epoch=3"]
+    voxloom(*options, "data.batch_size=4", "training.max_epochs=1")
+    voxloom(*options, "data.batch_size=2", "training.max_epochs=2", "training.ema=0.999", "training.lr=1e-30", "--force")
+    assert metadata(checkpoint(run))["micro_batch"] == "2"
+    found = tensors(checkpoint(run))
+    averages = [name for name in found if name.startswith("ema.")]
+    assert averages
+    for name in averages:  # they began at the weights, which no longer change
+        assert abs(found[name] - found["model." + name[4:]]).max() < 1e-6
+
+
+SLOW = ["inference.overlap=0.95", "inference.tta=mirror"]  # a validation takes longer than the test
+JUDGED = [*LONG, "training.max_epochs=2", "training.iterations_per_epoch=5", "training.early_stop=5",
+          "validation.mode=sliding_window", "inference.window=16", "monitor.log_every=1", "system.compute_threads=1"]
+
+
+@pytest.fixture(scope="module")
+def judged(unbroken):
+    process = start(unbroken / "recipe.yaml", unbroken / "judged", *JUDGED)
+    assert process.wait() == 0, process.stderr.read()
+    return unbroken / "judged"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_validation_that_was_stopped_comes_first_when_the_run_goes_on(unbroken, judged, voxloom, tmp_path, how):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, *JUDGED, *SLOW)
+    wait_for_steps(run, 5, process)
+    if how == signal.SIGKILL:
+        process.send_signal(signal.SIGUSR1)
+        while not checkpoint(run).exists():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.01)
+    process.send_signal(how)
+    assert process.wait(timeout=20) == {signal.SIGTERM: 143, signal.SIGKILL: -9}[how]
+    facts = metadata(checkpoint(run))
+    assert facts["step"] == "5" and facts["epoch_open"] == "true" and not rows(run, "val")
+    voxloom("train", unbroken / "recipe.yaml", "--run", run, *JUDGED, "--force")
+    assert record(run)["processes"][-1]["first_step"] == 6
+    for name in ("last", "best"):
+        assert_same_weights(checkpoint(run, name), checkpoint(judged, name))
+    for told in ("step", "epoch_open", "schedule", "early_stop", "best_score", "optimizer.count"):
+        assert metadata(checkpoint(run))[told] == metadata(checkpoint(judged))[told], told
+    told = ("step", "epoch", "loss", "lr", "grad_norm", "dice", "iou")
+    for split in ("train", "val"):
+        assert [[row[name] for name in told] for row in rows(run, split)] == [
+            [row[name] for name in told] for row in rows(judged, split)]
+
+
+def test_a_stop_in_the_last_validation_leaves_a_run_that_is_not_finished(unbroken, voxloom, tmp_path):
+    run, options = tmp_path / "run", [*JUDGED, "training.max_epochs=1", "training.iterations_per_epoch=2"]
+    process = start(unbroken / "recipe.yaml", run, *options, *SLOW)
+    wait_for_steps(run, 2, process)
+    voxloom("stop", run)
+    assert process.wait(timeout=20) == 0 and record(run)["state"] == "stopped"
+    said = voxloom("train", unbroken / "recipe.yaml", "--run", run, *options, "--force").stdout
+    assert "Finished at step 2; best dice" in said and [row["step"] for row in rows(run, "val")] == ["2"]
+
+
+def test_a_stop_while_the_data_load_ends_a_run_soon(unbroken, tmp_path):
+    run = tmp_path / "run"
+    process = start(unbroken / "recipe.yaml", run, "data.preprocess=[{name: median, size: 15}]", "system.num_cpus=1",
+                    f"data.cache_dir={tmp_path}/cache")
+    while not (run / "run.json").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[0]
+    assert process.returncode == 143 and "Stopped at step 0" in said
+    assert record(run)["state"] == "stopped" and not checkpoint(run).exists()
+
+
+def test_torchs_threads_are_those_of_the_checkpoint_where_the_cpus_allow_it(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    options = ["train", unbroken / "recipe.yaml", "--run", run, "training.iterations_per_epoch=2", "--force"]
+    for epochs, cpus, threads in ((1, 4, 3), (2, 6, 3), (3, 2, 1)):
+        said = voxloom(*options, f"training.max_epochs={epochs}", f"system.num_cpus={cpus}").stderr
+        assert metadata(checkpoint(run))["compute_threads"] == str(threads)
+        assert ("compute threads were 3 and are 1" in said) == (threads == 1)
+
+
+def test_the_best_of_a_killed_process_is_named_when_the_run_is_looked_at_again(unbroken, voxloom, tmp_path):
+    options = ["train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *LONG, "training.max_epochs=1",
+               "training.iterations_per_epoch=2"]
+    voxloom(*options)
+    checkpoint(tmp_path / "run", "best").unlink()
+    voxloom(*options)
+    assert_same_weights(checkpoint(tmp_path / "run", "best"), checkpoint(tmp_path / "run"))
+
+
 def test_never_starts_anew_and_keeps_what_was_there(unbroken, voxloom, tmp_path):
     options = [*LONG, "training.max_epochs=1", "training.iterations_per_epoch=3"]
     voxloom("train", unbroken / "recipe.yaml", "--run", tmp_path / "run", *options)

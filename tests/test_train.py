@@ -1,5 +1,6 @@
 """Training: against PyTorch with the same batches, and what it promises about batches, bad steps and its command line."""
 import json
+import os
 import re
 
 import numpy as np
@@ -133,6 +134,26 @@ def test_steps_that_are_not_finite_change_nothing_and_stop_the_run(voxloom, draw
     assert steps[-1] - steps[-3] == 2
     assert record(tmp_path / "run")["state"] == "failed"
     assert all(np.isfinite(values).all() for values in tensors(checkpoint(tmp_path / "run")).values())
+
+
+def test_a_row_is_the_mean_of_all_steps_since_the_last(voxloom, draw, tmp_path):
+    """Values are fetched every max_bad_steps; an epoch with one row has that row's speed."""
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", "training.max_epochs=1", "training.iterations_per_epoch=20",
+            "monitor.log_every=20", "training.max_bad_steps=3", "validation.every=0")
+    row, = rows(tmp_path / "run")
+    told = re.search(r"epoch 1/1 .* ([0-9.]+) samples/s", (tmp_path / "run" / "log.txt").read_text())[1]
+    assert float(row["samples_per_s"]) == pytest.approx(float(told), rel=0.01)
+    assert float(row["step_ms"]) == pytest.approx(2000 / float(told), rel=0.01)
+
+
+def test_a_path_that_no_checkpoint_can_hold_is_refused_before_there_is_a_run(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    link = os.fsdecode(os.fsencode(tmp_path) + b"/daten-f\xfcr-mich")
+    os.symlink(tmp_path, link)
+    refused = voxloom("train", recipe, "--run", tmp_path / "run", f"data.root={link}", check=False)
+    assert refused.returncode == 1 and not (tmp_path / "run").exists()
+    assert "data.root is" in refused.stderr and "daten-f?r-mich" in refused.stderr and "UTF-8" in refused.stderr
 
 
 def test_a_rehearsal_leaves_nothing_behind_and_tells_the_times(voxloom, draw, tmp_path):

@@ -144,9 +144,11 @@ void MetricsWriter::write(const MetricsRow& row) {
   pretend_slow_log();
 }
 
-void MetricsWriter::cut_after(int64_t step) {
+void MetricsWriter::cut_after(int64_t step, bool open) {
   MetricsTable table = read_metrics(path_);
-  std::erase_if(table.rows, [&](const MetricsRow& row) { return row.step > step; });
+  std::erase_if(table.rows, [&](const MetricsRow& row) {
+    return row.step > step || (open && row.step == step && row.split == "val");
+  });
   rewrite(table);
 }
 

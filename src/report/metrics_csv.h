@@ -43,7 +43,9 @@ class MetricsWriter {
   explicit MetricsWriter(const std::filesystem::path& file, const std::vector<std::string>& columns = {});
 
   void write(const MetricsRow& row);
-  void cut_after(int64_t step);  // drops rows with a greater step: what a resume does
+  // Drops rows with a greater step: what a resume does. With `open` the validation of this step goes too: it will come
+  // again.
+  void cut_after(int64_t step, bool open = false);
 
  private:
   void reopen();

@@ -86,6 +86,22 @@ TEST(MetricsCsv, IsCutBackToAStepAndGoesOn) {
   EXPECT_EQ(table.rows[6].get("loss"), 70);
 }
 
+TEST(MetricsCsv, AValidationThatWillComeAgainIsCutToo) {
+  const TestFolder folder;
+  MetricsWriter writer(folder.path() / "metrics.csv");
+  for (int64_t step = 5; step <= 15; step += 5) {
+    writer.write(row_at(step, 1));
+    writer.write({step, 1, "val", {}});
+  }
+  const auto rows = [&] { return read_metrics(folder.path() / "metrics.csv").rows; };
+  writer.cut_after(10);
+  ASSERT_EQ(rows().size(), 4u);
+  writer.cut_after(10, /*open=*/true);
+  ASSERT_EQ(rows().size(), 3u);
+  EXPECT_EQ(rows().back().step, 10);
+  EXPECT_EQ(rows().back().split, "train");
+}
+
 TEST(MetricsCsv, HalfALineOfAKilledProcessIsDropped) {
   const TestFolder folder;
   const auto file = folder.path() / "metrics.csv";

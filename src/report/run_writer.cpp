@@ -48,11 +48,11 @@ RunWriter::RunWriter(const RunFolder& folder, const RunFacts& facts) : folder_(f
     const std::optional<RunStatus> before = read_status(folder_);
     close_killed(record_, before);
     if (before) status_ = *before;  // until the first step, and for good where there is nothing to do
-    status_.phase = RunStatus{}.phase;
     status_.eta_s.reset();
   } else {
     record_.created = utc_now();
   }
+  status_.phase = "loading";
   record_.commit = facts.commit;
   record_.command = facts.command;
   record_.libraries = facts.libraries;

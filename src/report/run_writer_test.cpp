@@ -7,6 +7,20 @@
 namespace vox {
 namespace {
 
+TEST(RunWriter, ARunIsLoadingUntilItSaysOtherwise) {
+  const TestFolder folder;
+  const RunFolder run = RunFolder::create(folder.path(), "demo");
+  for (int start = 0; start < 2; ++start) {
+    RunWriter writer(run, {});
+    writer.finish(RunState::kStopped);
+    EXPECT_EQ(read_status(run).value().phase, "loading");
+  }
+  RunWriter writer(run, {});
+  writer.update({.step = 1});
+  writer.finish(RunState::kFinished);
+  EXPECT_EQ(read_status(run).value().phase, "training");
+}
+
 TEST(RunWriter, AProcessThatDoesNothingLeavesTheNumbersOfTheOneBefore) {
   const TestFolder folder;
   const RunFolder run = RunFolder::create(folder.path(), "demo");

@@ -34,6 +34,10 @@ class TensorsByName {
     for (const TensorToStore& tensor : file.tensors) by_name_[tensor.name] = &tensor;
   }
   bool has(const std::string& name) const { return by_name_.contains(name); }
+  bool has_any(const std::string& prefix) const {
+    const auto first = by_name_.lower_bound(prefix);
+    return first != by_name_.end() && first->first.starts_with(prefix);
+  }
 
   void copy_to(at::Tensor target, const std::string& name) const {
     const auto found = by_name_.find(name);
@@ -154,9 +158,10 @@ void write_snapshot(const CheckpointFolder& folder, Snapshot snapshot, Metadata 
 void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
   const TensorsByName tensors(file);
+  const bool averaged = tensors.has_any("ema.");  // else an average that is new starts from the weights
   for (Parameter& parameter : parameters.all()) {
     tensors.copy_to(parameter.master, "model." + parameter.name());
-    if (parameter.ema.defined()) tensors.copy_to(parameter.ema, "ema." + parameter.name());
+    if (parameter.ema.defined()) tensors.copy_to(parameter.ema, (averaged ? "ema." : "model.") + parameter.name());
   }
   parameters.refresh_shadows();
   for (auto& [name, tensor] : optimizer.state()) {

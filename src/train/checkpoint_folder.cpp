@@ -21,6 +21,10 @@ bool is_epoch_file(const fs::path& path) {
   return path.filename().string().starts_with("epoch-") && path.extension() == kSuffix;
 }
 
+bool is_checkpoint(const fs::path& path) {
+  return path.extension() == kSuffix && !path.filename().string().starts_with(".");
+}
+
 std::string epoch_name(int64_t epoch) {
   const std::string digits = std::to_string(epoch);
   return concat("epoch-", std::string(digits.size() < 4 ? 4 - digits.size() : 0, '0'), digits, kSuffix);
@@ -70,10 +74,26 @@ void CheckpointFolder::remove_leftovers() const {
   for (const fs::path& path : files_of(folder_, leftover)) fs::remove(path, ignored);
 }
 
-void CheckpointFolder::link(const fs::path& name) const {
+void CheckpointFolder::link(const fs::path& file, const fs::path& name) const {
   const fs::path temporary = folder_ / concat(".", name.string(), ".part");
-  link_or_copy(last(), temporary);
+  link_or_copy(file, temporary);
   rename_file(temporary, folder_ / name);
+}
+
+void CheckpointFolder::mend_best(const fs::path& file) const {
+  const bool here = fs::exists(folder_) && fs::equivalent(fs::absolute(file).parent_path(), folder_);
+  if (here && step_or_newest(best()) != step_or_newest(file)) link(file, best().filename());
+}
+
+bool CheckpointFolder::move_later(int64_t step, const fs::path& to) const {
+  bool moved = false;
+  for (const fs::path& path : files_of(folder_, is_checkpoint)) {
+    if (step_or_newest(path) <= step) continue;
+    make_folders(to);
+    rename_file(path, to / path.filename());
+    moved = true;
+  }
+  return moved;
 }
 
 void CheckpointFolder::prune_epochs(int64_t keep) const {
@@ -90,17 +110,14 @@ void CheckpointFolder::write(const Metadata& metadata, const std::vector<TensorT
   if (replaces) link_or_copy(last(), before);
   write_checkpoint_file(last(), metadata, tensors);
   if (replaces) rename_file(before, folder_ / concat("previous", kSuffix));
-  if (links.best) link("best.safetensors");
+  if (links.best) link(last(), best().filename());
   if (links.epoch) {
-    link(epoch_name(*links.epoch));
+    link(last(), epoch_name(*links.epoch));
     prune_epochs(links.keep_last);
   }
 }
 
 std::vector<fs::path> CheckpointFolder::newest_first() const {
-  const auto is_checkpoint = [](const fs::path& path) {
-    return path.extension() == kSuffix && !path.filename().string().starts_with(".");
-  };
   std::vector<std::pair<int64_t, fs::path>> found;
   std::set<std::pair<dev_t, ino_t>> seen;
   std::vector<fs::path> files = files_of(folder_, is_checkpoint);

@@ -81,6 +81,34 @@ TEST_F(Folder, TheNewestThatVerifiesIsTakenAndTheOthersNamed) {
   EXPECT_NE(found->damaged[0].find("last.safetensors"), std::string::npos);
 }
 
+TEST_F(Folder, LaterStepsMoveAsideUnderTheirNames) {
+  for (int64_t epoch = 1; epoch <= 4; ++epoch) write(epoch, {.best = epoch == 3, .epoch = epoch, .keep_last = 0});
+  const fs::path aside = path_ / "aside";
+  EXPECT_TRUE(CheckpointFolder(path_).move_later(2, aside));
+  for (const char* name : {"last", "previous", "best", "epoch-0003", "epoch-0004"}) {
+    EXPECT_TRUE(fs::exists(aside / concat(name, ".safetensors"))) << name;
+    EXPECT_FALSE(fs::exists(path_ / concat(name, ".safetensors"))) << name;
+  }
+  EXPECT_EQ(newest_intact(CheckpointFolder(path_))->file.metadata.at("step"), "2");
+  EXPECT_FALSE(CheckpointFolder(path_).move_later(2, path_ / "nothing"));
+  EXPECT_FALSE(fs::exists(path_ / "nothing"));
+}
+
+TEST_F(Folder, TheBestOfAKilledWriterIsNamedAgain) {
+  write(1, {.best = true, .epoch = {}, .keep_last = 3});
+  write(2);  // was to be the best
+  const CheckpointFolder folder(path_);
+  folder.mend_best(folder.last());
+  EXPECT_TRUE(fs::equivalent(folder.best(), folder.last()));
+  fs::remove(folder.best());
+  folder.mend_best(folder.last());
+  EXPECT_TRUE(fs::equivalent(folder.best(), folder.last()));
+  const CheckpointFolder other(path_ / "of another run");
+  make_folders(path_ / "of another run");
+  other.mend_best(folder.last());
+  EXPECT_FALSE(fs::exists(other.best()));
+}
+
 TEST_F(Folder, LeftoversOfAKilledWriterGo) {
   write(1);
   write_file(path_ / ".last.safetensors.1.0.part", "half");

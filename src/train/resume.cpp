@@ -30,18 +30,25 @@ std::string check_configuration(const Options& before, const Options& now, bool 
   return notes.empty() ? "" : concat("changed since the checkpoint: ", join(notes, "; "));
 }
 
+fs::path next_aside(const RunFolder& run) {
+  for (int number = 1;; ++number) {
+    const fs::path aside = run.path() / concat("checkpoints-before-", number);
+    if (!fs::exists(aside)) return aside;
+  }
+}
+
+void keep_curves(const RunFolder& run, const fs::path& aside) {
+  std::error_code none;  // a run that was stopped early has no curves
+  fs::copy_file(run.metrics(), aside / run.metrics().filename(), none);
+}
+
 // The old checkpoints stay where `auto` does not look, and their curves with them: starting anew must not cost what is
 // there.
 void set_aside(const RunFolder& run) {
   if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;
-  for (int number = 1;; ++number) {
-    const fs::path aside = run.path() / concat("checkpoints-before-", number);
-    if (fs::exists(aside)) continue;
-    fs::rename(run.checkpoints(), aside);
-    std::error_code none;  // a run that was stopped early has no curves
-    fs::copy_file(run.metrics(), aside / run.metrics().filename(), none);
-    return;
-  }
+  const fs::path aside = next_aside(run);
+  fs::rename(run.checkpoints(), aside);
+  keep_curves(run, aside);
 }
 
 std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
@@ -79,9 +86,34 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   for (const std::string& damaged : found->damaged)
     point.notes.push_back(concat(damaged, "; going on from ", point.file.path.filename().string(), " (step ",
                                  point.state.step, ") instead"));
-  const std::string changes = check_configuration(options_of(point.file.metadata, path), options, request.force);
+  const Options before = options_of(point.file.metadata, path);
+  const std::string changes = check_configuration(before, options, request.force);
   if (!changes.empty()) point.notes.push_back(changes);
+  if (before.data.batch_size != options.data.batch_size) point.state.micro_batch = 0;  // it was a part of the other
+  if (point.state.best_score && point.state.best_step == point.state.step)
+    CheckpointFolder(run.checkpoints()).mend_best(point.file.path);
   return point;
+}
+
+std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads) {
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : now) {
+    const auto before = stored.machine.find(key);
+    if (before != stored.machine.end() && before->second != value)
+      changed.push_back(concat(key, " was ", before->second, " and is ", value));
+  }
+  if (stored.compute_threads != threads)
+    changed.push_back(concat("compute threads were ", stored.compute_threads, " and are ", threads));
+  if (changed.empty()) return {};
+  return concat("from here on this run equals one never stopped within rounding, not to the last bit: ",
+                join(changed, "; "));
+}
+
+std::string set_aside_after(const RunFolder& run, int64_t step) {
+  const fs::path aside = next_aside(run);
+  if (!CheckpointFolder(run.checkpoints()).move_later(step, aside)) return "";
+  keep_curves(run, aside);
+  return concat("the run's checkpoints of later steps, and its curves so far, are now in ", aside.string());
 }
 
 }  // namespace vox

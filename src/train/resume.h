@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,13 @@ struct ResumePoint {
 // Absent: start from nothing. Error shows the differences where the configuration changed in a way that matters.
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options);
+
+// Where a run goes back behind checkpoints of its own, those are kept where `auto` does not look: else the next start
+// would take up what this one leaves. Returns what to say; empty: there are none.
+std::string set_aside_after(const RunFolder& run, int64_t step);
+
+// What to say where the machine or torch's threads are not those of the checkpoint; empty: they are.
+std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads);
 
 // Options that change nothing about the weights, or their rounding alone: the trainer says that.
 bool is_harmless(const std::string& key);

@@ -49,8 +49,8 @@ RunLog::RunLog(RunWriter& writer, const Options& options, const std::vector<std:
       progress_(progress_options(options.monitor.progress)),
       rss_gb_(resident_gb()) {}
 
-void RunLog::resume_after(int64_t step) {
-  metrics_.cut_after(step);
+void RunLog::resume_after(int64_t step, bool epoch_open) {
+  metrics_.cut_after(step, epoch_open);
   cut_events_after(writer_.folder().path(), step);
   drop_slices_after(writer_.folder(), length_.steps_per_epoch > 0 ? step / length_.steps_per_epoch : 0);
   if (options_.monitor.tensorboard) events_ = std::make_unique<EventWriter>(writer_.folder().path());
@@ -172,7 +172,7 @@ void RunLog::epoch(EpochSummary summary, int64_t step) {
 void RunLog::bad_step(const BadStep& bad) {
   const nlohmann::json line{{"step", bad.step}, {"what", bad.what}, {"samples", bad.samples}, {"cases", bad.cases}};
   std::ofstream file(writer_.folder().path() / "bad_steps.jsonl", std::ios::app);
-  file << line.dump() << '\n';
+  file << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   warn(concat("step ", bad.step, ": ", bad.what, " is not finite; the step changed nothing (cases ",
               join(bad.cases, ", "), "; bad_steps.jsonl has the sample numbers)"));
 }

@@ -50,7 +50,8 @@ class RunLog {
 
   void set_length(const RunLength& length) { length_ = length; }
   void watch_gpu(int device) { gpu_ = std::make_unique<GpuWatch>(monitor_of(device)); }
-  void resume_after(int64_t step);  // cuts what lies beyond
+  // Cuts what lies beyond; where the epoch of that step is open, its validation too.
+  void resume_after(int64_t step, bool epoch_open);
 
   void loading(const std::string& what, int64_t bytes_done, int64_t bytes_total, double seconds);
   void say(const std::string& line);  // on the terminal and in log.txt

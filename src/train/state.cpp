@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/config.h"
 
 namespace vox {
@@ -49,6 +50,7 @@ TrainState parse(const Metadata& metadata) {
   const auto json = [&](const char* key) { return Json::parse(metadata.at(key)); };
   TrainState state;
   state.step = std::stoll(metadata.at("step"));
+  if (metadata.count("epoch_open") > 0) state.epoch_open = json("epoch_open").get<bool>();
   state.steps_per_epoch = std::stoll(metadata.at("steps_per_epoch"));
   state.micro_batch = std::stoll(metadata.at("micro_batch"));
   state.compute_threads = std::stoi(metadata.at("compute_threads"));
@@ -89,6 +91,7 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
   metadata["format_version"] = kFormat;
   metadata["config"] = to_yaml(options);
   metadata["step"] = std::to_string(state.step);
+  metadata["epoch_open"] = Json(state.epoch_open).dump();
   metadata["steps_per_epoch"] = std::to_string(state.steps_per_epoch);
   metadata["micro_batch"] = std::to_string(state.micro_batch);
   metadata["compute_threads"] = std::to_string(state.compute_threads);
@@ -101,7 +104,7 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
        state.stopped_early}}.dump();
   metadata["bad_steps"] = Json{{"total", state.bad_steps}, {"in_a_row", state.bad_in_a_row}}.dump();
   metadata["epoch_sums"] = to_json(state.epoch_sums).dump();
-  metadata["skipped_cases"] = Json(state.skipped_cases).dump();
+  metadata["skipped_cases"] = Json(state.skipped_cases).dump(-1, ' ', false, Json::error_handler_t::replace);
   metadata["class_values"] = Json(state.class_values).dump();
   metadata["input_statistics"] = Json(state.input_statistics).dump();
   metadata["kernel_choices"] = Json(state.kernel_choices).dump();
@@ -118,6 +121,18 @@ TrainState state_of(const Metadata& metadata, const std::string& path) {
     return parse(metadata);
   } catch (const std::exception& error) {
     throw with_context(concat(path, ": its metadata cannot be read"), error);
+  }
+}
+
+void check_text(const Options& options) {
+  for (const OptionDifference& set : differences(Options{}, options)) {
+    try {
+      static_cast<void>(Json(set.after).dump());
+    } catch (const Json::type_error&) {
+      throw Error(concat(set.key, " is \"", printable(set.after),
+                         "\", which is not UTF-8, and a checkpoint holds such text alone; rename what it names, or "
+                         "name a link to it"));
+    }
   }
 }
 

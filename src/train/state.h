@@ -29,6 +29,7 @@ struct EpochSums {  // of the epoch under way
 
 struct TrainState {
   int64_t step = 0;             // steps done
+  bool epoch_open = false;      // the last of them ended an epoch whose validation is not done
   int64_t steps_per_epoch = 0;  // fixed once known
   int64_t micro_batch = 0;
   int compute_threads = 0;
@@ -51,6 +52,8 @@ struct TrainState {
 Metadata to_metadata(const TrainState& state, const Options& options);
 // Error where a key is missing or no number.
 TrainState state_of(const Metadata& metadata, const std::string& path);
+// Error where an option's text is none that metadata can hold.
+void check_text(const Options& options);
 Options options_of(const Metadata& metadata, const std::string& path);
 
 }  // namespace vox

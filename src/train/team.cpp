@@ -123,7 +123,8 @@ Team::~Team() {
   for (const Follower& follower : followers_) {
     int status = 0;
     while (waitpid(follower.process, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline || !ended_.empty()) kill(follower.process, SIGKILL);
+      const bool patient = assembled_ && ended_.empty() && std::chrono::steady_clock::now() < deadline;
+      if (!patient) kill(follower.process, SIGKILL);
       std::this_thread::sleep_for(5ms);
     }
   }
@@ -137,28 +138,32 @@ TeamStart Team::start() const {
           table_->checkpoint, table_->key != TeamKey{}};
 }
 
-void Team::wait_until(const std::function<bool()>& done) {
+void Team::wait_until(const std::function<bool()>& done, const std::function<void()>& meanwhile) {
   constexpr int kImpatient = 200, kChecks = 512;
   for (int64_t round = 0; !done(); ++round) {
     if (round < kImpatient)
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(50us);
-    if (round % kChecks == kChecks - 1) check();
+    if (round % kChecks != kChecks - 1) continue;
+    check();
+    if (meanwhile) meanwhile();
   }
 }
 
-void Team::meet() {
+void Team::meet(const std::function<void()>& meanwhile) {
   const int64_t meeting = ++meetings_;
   table_->meetings[place_.index].store(meeting, std::memory_order_release);
-  wait_until([&] {
+  const auto all_here = [&] {
     return std::all_of(table_->meetings, table_->meetings + place_.count,
                        [&](const auto& other) { return other.load(std::memory_order_acquire) >= meeting; });
-  });
+  };
+  wait_until(all_here, meanwhile);
 }
 
-void Team::assemble(const at::Device& device) {
-  meet();
+void Team::assemble(const at::Device& device, const std::function<void()>& meanwhile) {
+  meet(meanwhile);
+  assembled_ = true;
   if constexpr (cuda::kCompiledIn)
     if (device.is_cuda()) device_sum_ = make_team_sum(table_->key, place_, device);
   meet();

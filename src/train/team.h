@@ -50,7 +50,8 @@ class Team {
   const Place& place() const { return place_; }
   TeamStart start() const;
 
-  void assemble(const at::Device& device);  // waits until all are ready for the first step
+  // Waits until all are ready for the first step. `meanwhile` is called now and then; what it throws ends the wait.
+  void assemble(const at::Device& device, const std::function<void()>& meanwhile = {});
   // The leader lets the others begin a step, without waiting for the device. Error where one of them has ended.
   void allow_step(int64_t step, double lr);
   std::optional<double> wait_for_step(int64_t step);  // a follower's: the learning rate; absent: the run is over
@@ -61,8 +62,8 @@ class Team {
  private:
   struct Table;
   Team(int file, Place place);
-  void wait_until(const std::function<bool()>& done);
-  void meet();  // all processes
+  void wait_until(const std::function<bool()>& done, const std::function<void()>& meanwhile = {});
+  void meet(const std::function<void()>& meanwhile = {});  // all processes
   void sum_on_host(const std::vector<at::Tensor>& tensors);
   float* numbers_of(int index) const;  // for the sum under way
   bool look_after_followers();         // true: one has ended
@@ -72,6 +73,7 @@ class Team {
   Table* table_ = nullptr;
   size_t bytes_ = 0;
   int64_t meetings_ = 0, host_sums_ = 0;
+  bool assembled_ = false;
   std::unique_ptr<TeamSum> device_sum_;
   std::vector<Follower> followers_;
   std::mutex ended_mutex_;

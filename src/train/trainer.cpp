@@ -21,6 +21,7 @@
 namespace vox {
 namespace {
 
+constexpr const char* kNothingDone = "stopped before the first step was done";
 constexpr int kWarmUpRounds = 5;  // to fix the length of an epoch that is given as a duration
 
 RunFolder open_run(const TrainRequest& request) {
@@ -39,20 +40,6 @@ std::map<std::string, std::string> machine_of(const at::Device& device, const Op
           {"cpu", at::get_cpu_capability()},
           {"device", device.is_cpu() ? "cpu" : "cuda"},
           {"placement", options.data.placement}};
-}
-
-std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads) {
-  std::vector<std::string> changed;
-  for (const auto& [key, value] : now) {
-    const auto before = stored.machine.find(key);
-    if (before != stored.machine.end() && before->second != value)
-      changed.push_back(concat(key, " was ", before->second, " and is ", value));
-  }
-  if (stored.compute_threads != threads)
-    changed.push_back(concat("compute threads were ", stored.compute_threads, " and are ", threads));
-  if (changed.empty()) return {};
-  return concat("from here on this run equals one never stopped within rounding, not to the last bit: ",
-                join(changed, "; "));
 }
 
 int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
@@ -79,6 +66,8 @@ void require_labels(const Dataset& dataset) {
                 " (or data.cases[].label), or leave the case to data.test");
     }
 }
+
+struct StoppedWhileLoading {};  // thrown where nothing was done that would have to be saved
 
 class Session {
  public:
@@ -114,16 +103,24 @@ class Session {
   TrainOutcome run_guarded() {
     std::optional<ResumePoint> point = find_resume_point(writer_.folder(), request_.resume, options_);
     if (point && is_finished(point->state)) return already_finished(*point);
-    prepare(point);
-    if (team_size(options_.system) > 1) start_team(point ? point->file.path.string() : "");
+    try {
+      prepare(point);
+      if (team_size(options_.system) > 1) start_team(point ? point->file.path.string() : "");
+    } catch (const StoppedWhileLoading&) {
+      return outcome_of(signals_.stop_signal() != 0 ? LoopEnd::kSignal : LoopEnd::kRequest);
+    }
     const LoopEnd end = train_on();
     return outcome_of(end);
+  }
+
+  void leave_if_asked() const {
+    if (signals_.stop_signal() != 0 || writer_.stop_requested() != StopRequest::kNone) throw StoppedWhileLoading();
   }
 
   bool is_finished(const TrainState& state) const {
     const int64_t patience = options_.training.early_stop;
     const bool early = state.stopped_early && patience > 0 && state.validations_without_gain >= patience;
-    return early || state.step >= options_.training.max_epochs * state.steps_per_epoch;
+    return early || (!state.epoch_open && state.step >= options_.training.max_epochs * state.steps_per_epoch);
   }
 
   TrainOutcome already_finished(const ResumePoint& point) {
@@ -146,7 +143,9 @@ class Session {
           "there is a GPU here, but this program was built for the CPU alone; docs/gpu.md says how to build for it");
     if (point) state_ = point->state;
     state_.stopped_early = false;
-    if (state_.compute_threads > 0 && options_.system.compute_threads == 0) threads_.compute = state_.compute_threads;
+    const bool fit = options_.system.num_cpus == 0 || state_.compute_threads <= threads_.compute;
+    if (state_.compute_threads > 0 && options_.system.compute_threads == 0 && fit)
+      threads_.compute = state_.compute_threads;
     use_threads(threads_.compute);
     if (device_.is_cuda()) log_.watch_gpu(device_.index() < 0 ? 0 : device_.index());
     choose_kernels(options_.training);
@@ -172,6 +171,7 @@ class Session {
       const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
       const double expected = share > 0 ? static_cast<double>(bytes) / share : 0;
       log_.loading(what, bytes, static_cast<int64_t>(expected), seconds_since(start));
+      leave_if_asked();
     };
     store_ = std::make_shared<Store>(dataset, share_of(options_).data, *pool_, progress);
     for (const SkippedCase& skipped : store_->skipped())
@@ -212,7 +212,7 @@ class Session {
     log_.say(concat("training in ", count, " processes, each with batches of its own: a step has ",
                     samples_of_step(options_), " samples"));
     team_ = Team::lead(count, start, follower_starter(writer_.folder().path(), device_, gpu));
-    team_->assemble(device_);
+    team_->assemble(device_, [this] { leave_if_asked(); });
   }
 
   void settle_micro_batch_and_length() {
@@ -245,7 +245,10 @@ class Session {
       facts.labels.push_back({dataset.cases[i].id, store_->facts(static_cast<int64_t>(i)).label_counts});
     for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
-    log_.resume_after(state_.step);
+    state_.epoch_open = state_.epoch_open && state_.step % state_.steps_per_epoch == 0;
+    if (request_.resume.mode == ResumeMode::kFile)
+      if (const std::string said = set_aside_after(writer_.folder(), state_.step); !said.empty()) log_.warn(said);
+    log_.resume_after(state_.step, state_.epoch_open);
   }
   bool timed_epochs() const { return parse_iterations(options_.training.iterations_per_epoch).seconds.has_value(); }
 
@@ -306,7 +309,9 @@ class Session {
       sentence += concat("; best ", options_.validation.metric, " ", format_number(*state_.best_score, 4), " at step ",
                          state_.best_step);
     sentence += concat(". The run is in ", run);
-    if (stopped) sentence += concat("; the same command with --run ", run, " goes on.");
+    const bool automatic = request_.resume.mode == ResumeMode::kAuto;
+    if (stopped)
+      sentence += concat("; the same command with --run ", run, automatic ? "" : " and without --resume", " goes on.");
     return {signal == 0 ? 0 : 128 + signal, run, sentence};
   }
 
@@ -328,7 +333,12 @@ class Session {
 };
 
 RehearsalReport Session::rehearse(int64_t steps) {
-  prepare(std::nullopt);
+  try {
+    prepare(std::nullopt);
+  } catch (const StoppedWhileLoading&) {
+    steps = 0;
+  }
+  VOX_CHECK(steps > 0, kNothingDone);
   const TrainingSource data = training_source(
       {store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder, &learner_});
   if (!data.placement.said.empty()) log_.say(data.placement.said);
@@ -347,7 +357,7 @@ RehearsalReport Session::rehearse(int64_t steps) {
     report.steps = step + 1;
   }
   writer_.finish(RunState::kFinished);
-  VOX_CHECK(!seconds.empty(), "stopped before the first step was done");
+  VOX_CHECK(!seconds.empty(), kNothingDone);
   const auto median = [](std::vector<double> values) {
     if (values.size() > 1) values.erase(values.begin());  // the first also makes plans and buffers
     std::sort(values.begin(), values.end());
@@ -369,6 +379,7 @@ TrainRequest alone(TrainRequest request) {
 }  // namespace
 
 TrainOutcome train(const TrainRequest& request) {
+  check_text(request.config.options);  // before there is a run
   return request.probe ? Session(alone(request)).run() : Session(request).run();
 }
 

@@ -23,6 +23,8 @@ bool is_better(const std::optional<double>& score, const std::optional<double>& 
   return score && (!best || (higher ? *score > *best : *score < *best));
 }
 
+struct ValidationStopped {};  // thrown out of one
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(const Parts& parts)
@@ -71,20 +73,18 @@ void TrainingLoop::take_up_kept() {
 LoopEnd TrainingLoop::run() {
   TrainState& state = parts_.state;
   window_start_ = last_save_ = Clock::now();
-  while (state.step < length_.total_steps() && !state.stopped_early) {
-    const bool epoch_done = step_once();
+  while (state.epoch_open || (state.step < length_.total_steps() && !state.stopped_early)) {
+    if (!state.epoch_open) step_once();  // else the run was stopped in a validation, which comes first
+    const bool epoch_done = state.epoch_open;
+    if (epoch_done) end_epoch();
     const int signal = parts_.signals.stop_signal();
     const StopRequest request = parts_.writer.stop_requested();
-    const bool stop = signal != 0 || request == StopRequest::kAtStep || (epoch_done && request != StopRequest::kNone);
-    if (epoch_done) end_epoch(stop);
-    if (stop) {
-      if (!epoch_done) {
-        read_pending();
-        save({});
-      }
+    if (signal != 0 || request == StopRequest::kAtStep || (epoch_done && request != StopRequest::kNone)) {
+      read_pending();
+      if (!saved_) save({});
       return signal != 0 ? LoopEnd::kSignal : LoopEnd::kRequest;
     }
-    if (parts_.signals.take_save_request() || seconds_since(last_save_) > kSaveAtLeastEvery) {
+    if (save_is_wanted()) {
       read_pending();
       save({});
       window_start_ = Clock::now();
@@ -92,6 +92,10 @@ LoopEnd TrainingLoop::run() {
     if (parts_.probe && !probe_goes_on()) return LoopEnd::kRequest;
   }
   return state.stopped_early ? LoopEnd::kStoppedEarly : LoopEnd::kFinished;
+}
+
+bool TrainingLoop::save_is_wanted() {
+  return parts_.signals.take_save_request() || seconds_since(last_save_) > kSaveAtLeastEvery;
 }
 
 bool TrainingLoop::probe_goes_on() {
@@ -110,43 +114,48 @@ bool TrainingLoop::probe_goes_on() {
   return true;
 }
 
-// True where it was the last of its epoch.
-bool TrainingLoop::step_once() {
+void TrainingLoop::step_once() {
   TrainState& state = parts_.state;
   const double lr = parts_.schedule.lr(state.step);
   StepReport report = runner_->run(state.step, lr);
   if (const std::string note = runner_->take_note(); !note.empty()) parts_.log.say(note);
   ++state.step;
+  state.epoch_open = state.step % length_.steps_per_epoch == 0;
+  saved_ = false;
   if (parts_.probe && state.step <= parts_.probe->losses)
     probed_loss_ = read_step_values(report.values.to(at::kCPU, at::kFloat)).loss;
   parts_.writer.step_done(state.step);
   pending_.push_back({state.step, lr, std::move(report)});
   background_.rethrow_failure();
-  const bool epoch_done = state.step % length_.steps_per_epoch == 0;
   const int64_t patience = std::max<int64_t>(1, parts_.options.training.max_bad_steps);
   if (window_) read_window();  // of earlier steps: the device has this one to do meanwhile
   if (state.step % parts_.options.monitor.log_every == 0 || static_cast<int64_t>(pending_.size()) >= patience)
     begin_window();
-  if (epoch_done) read_pending();
+  if (state.epoch_open) read_pending();
   if (window_ && !window_->there) read_window();
   const Span span("logging");
   parts_.log.tick(state.step);
-  return epoch_done;
+  if (state.epoch_open && parts_.log.wants_histograms()) log_histograms(state.step);
 }
 
 bool TrainingLoop::has_validation() const {
   return parts_.options.validation.every > 0 && !parts_.store->dataset().validation.empty();
 }
 
-void TrainingLoop::end_epoch(bool stop) {
+// Its validation may be stopped: then the epoch stays open, and a resumed run begins with it.
+void TrainingLoop::end_epoch() {
   TrainState& state = parts_.state;
   const Options& options = parts_.options;
   const int64_t epoch = state.step / length_.steps_per_epoch;
-  if (parts_.log.wants_histograms()) log_histograms(state.step);
-  const bool last_epoch = epoch == length_.epochs;
+  const bool last_epoch = epoch >= length_.epochs;
   bool best = false;
   last_scores_.clear();
-  if (has_validation() && (epoch % options.validation.every == 0 || last_epoch)) best = validate_now();
+  try {
+    if (has_validation() && (epoch % options.validation.every == 0 || last_epoch)) best = validate_now();
+  } catch (const ValidationStopped&) {
+    return;
+  }
+  state.epoch_open = saved_ = false;
   EpochSummary summary;
   summary.epoch = epoch;
   summary.epochs = length_.epochs;
@@ -168,9 +177,20 @@ void TrainingLoop::end_epoch(bool stop) {
   state.epoch_sums = {};
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
-  const bool needed = best || links.epoch || last_epoch || stop || state.stopped_early;
+  const bool needed = best || links.epoch || last_epoch || state.stopped_early;
   if (needed || is_due()) save(links);
   window_start_ = Clock::now();
+}
+
+// A validation may take longer than an epoch. Between two of its windows happens what else happens between two steps.
+void TrainingLoop::look_up_from_validation() {
+  if (save_is_wanted()) {
+    const EmaScope own(parts_.learner.network->parameters());  // back from the averaged ones
+    save({});
+    parts_.log.phase("validation", parts_.state.step);
+  }
+  if (parts_.signals.stop_signal() != 0 || parts_.writer.stop_requested() == StopRequest::kAtStep)
+    throw ValidationStopped();
 }
 
 bool TrainingLoop::validate_now() {
@@ -187,7 +207,8 @@ bool TrainingLoop::validate_now() {
                 .step = state.step,
                 .data_threads = parts_.threads.data,
                 .images = options.monitor.images && epoch % std::max<int64_t>(1, options.monitor.image_every) == 0,
-                .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); }});
+                .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); },
+                .between = [&] { look_up_from_validation(); }});
   const std::optional<double> score = result.at(options.validation.metric);
   const bool higher = higher_is_better(options.validation);
   if (score) parts_.schedule.report(*score, higher);
@@ -216,6 +237,7 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   if (parts_.team) parts_.team->check();  // what a process that is gone left undone must not be kept
   const Span span("checkpoint");
   last_save_ = Clock::now();
+  saved_ = true;
   parts_.log.phase("saving", parts_.state.step);
   parts_.state.kernel_choices = ops::kernel_choices();  // validation has shapes of its own
   Metadata metadata = to_metadata(parts_.state, parts_.options);

@@ -64,7 +64,13 @@ class TrainingLoop {
     StageTimes times;
   };
 
-  bool step_once();
+  struct Unlogged {  // since the last logged step
+    int64_t steps = 0;
+    double wall_s = 0;
+    StageTimes times;
+  };
+
+  void step_once();
   bool probe_goes_on();
   void read_pending();
   void begin_window();
@@ -73,13 +79,15 @@ class TrainingLoop {
   void note_gpu_times(const Window& window);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
-  void log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean);
+  void log_step(const Pending& pending, const StepValues& values);
   void take_up_kept();
   void log_histograms(int64_t step);
-  void end_epoch(bool stop);  // stop: nothing follows
+  void end_epoch();
   std::optional<double> gpu_peak_so_far();
   bool validate_now();  // true: a new best
-  bool is_due() const;  // a checkpoint that nobody asked for
+  void look_up_from_validation();
+  bool is_due() const;    // a checkpoint that nobody asked for
+  bool save_is_wanted();  // by a signal, or by the time that has passed
   void save(const CheckpointLinks& links);
   bool has_validation() const;
 
@@ -92,11 +100,13 @@ class TrainingLoop {
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
   std::optional<Window> window_;
+  Unlogged unlogged_;
   std::vector<int64_t> term_ns_;                                  // Window::term_ns of the one before
   std::vector<std::optional<double>> term_values_;                // since the last logged step: the last of each
   std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
   std::optional<double> probed_loss_, gpu_peak_gb_;
   Clock::time_point window_start_, last_save_;
+  bool saved_ = true;  // nothing has changed since
   std::atomic<double> last_write_s_ = 0;
   std::vector<std::pair<std::string, double>> last_scores_;
   BackgroundWriter background_;  // last: its jobs use what stands above

@@ -62,18 +62,18 @@ void TrainingLoop::read_window() {
   const Span span("logging");
   const Window window = std::move(*window_);
   window_.reset();
-  const double count = static_cast<double>(window.steps.size());
   const double wall_s = seconds_since(window_start_);
-  StageTimes mean = window.times;
   parts_.state.epoch_sums.seconds += wall_s;
-  parts_.state.epoch_sums.data_wait_s += mean[Stage::kDataWait];
-  for (double& seconds : mean.seconds) seconds /= count;
+  parts_.state.epoch_sums.data_wait_s += window.times[Stage::kDataWait];
+  unlogged_.steps += static_cast<int64_t>(window.steps.size());
+  unlogged_.wall_s += wall_s;
+  for (size_t i = 0; i < window.times.seconds.size(); ++i) unlogged_.times.seconds[i] += window.times.seconds[i];
   note_gpu_times(window);
   for (size_t i = 0; i < window.steps.size(); ++i) {
     const Pending& step = window.steps[i];
     const StepValues step_values = read_step_values(window.values[static_cast<int64_t>(i)]);
     note_terms(step.report, step_values);
-    if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values, wall_s / count, mean);
+    if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values);
     note_values(step, step_values);
   }
   window_start_ = Clock::now();
@@ -148,7 +148,9 @@ void TrainingLoop::note_bad(const Pending& pending, const StepValues& values) {
                      "inspect`, or lower training.lr."));
 }
 
-void TrainingLoop::log_step(const Pending& pending, const StepValues& values, double step_s, const StageTimes& mean) {
+void TrainingLoop::log_step(const Pending& pending, const StepValues& values) {
+  const Unlogged sums = std::exchange(unlogged_, {});
+  const auto count = static_cast<double>(sums.steps);
   LoggedStep logged;
   logged.step = pending.step;
   logged.loss = values.loss;
@@ -159,8 +161,8 @@ void TrainingLoop::log_step(const Pending& pending, const StepValues& values, do
   for (const auto& [name, sum] : term_times_)
     logged.term_s.emplace_back(name, sum.first / static_cast<double>(sum.second));
   term_times_.clear();
-  logged.step_s = step_s;
-  for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, mean[stage]);
+  logged.step_s = sums.wall_s / count;
+  for (const auto& [stage, name] : named_stages()) logged.stage_s.emplace_back(name, sums.times[stage] / count);
   logged.gpu_mem_gb = gpu_peak_so_far();
   parts_.log.step(logged);
 }

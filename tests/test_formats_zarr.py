@@ -3,6 +3,8 @@ import copy
 import json
 import shutil
 
+import h5py
+import nibabel
 import numcodecs
 import numpy as np
 import pytest
@@ -135,6 +137,16 @@ def test_zarr_python_reads_ours(voxloom, draw, tmp_path, codec):
         stored = zarr.open_array(tmp_path / f"{number}.zarr", mode="r")
         assert stored.dtype == array.dtype and np.array_equal(stored[...], array)
         assert not list(tmp_path.glob(".*"))
+
+
+def test_volumes_deeper_than_a_chunk_are_written_whole(voxloom, draw, tmp_path):
+    array = random_array(draw, "int16", (100, 5, 4))
+    nibabel.save(nibabel.Nifti1Image(array.T, np.eye(4)), tmp_path / "a.nii.gz")
+    for name in ("a.zarr", "a.h5"):
+        voxloom("convert", tmp_path / "a.nii.gz", tmp_path / name)
+    assert np.array_equal(zarr.open_array(tmp_path / "a.zarr", mode="r")[...], array)
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert np.array_equal(file["volume"][...], array)
 
 
 def test_writing_zarr_replaces_zarr_only(voxloom, draw, tmp_path):

@@ -28,16 +28,13 @@ namespace {
 
 constexpr int64_t kHeadBytes = 512;
 
-// The longest leading part that exists is the path; what follows its colon names the dataset.
 VolumeName split_name(const std::string& name) {
   VOX_CHECK(!name.empty(), "the name of a volume is empty; expected a file, or file:dataset");
-  std::error_code problem, ignored;
-  if (fs::exists(name, problem)) return {name, ""};
-  if (problem == std::errc::permission_denied) throw_system_error("open", name, EACCES);
-  for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
-    if (fs::exists(name.substr(0, colon), ignored)) return {name.substr(0, colon), name.substr(colon + 1)};
-  }
-  throw Error(concat(name, ": no such file; check the name and the folder it is relative to"));
+  std::error_code problem;
+  if (!fs::exists(name, problem) && problem == std::errc::permission_denied) throw_system_error("open", name, EACCES);
+  const std::optional<VolumeName> found = existing_volume(name);
+  VOX_CHECK(found, name, ": no such file; check the name and the folder it is relative to");
+  return *found;
 }
 
 std::vector<std::byte> read_head(const std::string& path) {
@@ -119,6 +116,15 @@ Volume read_volume(const std::string& name, ThreadPool* pool) {
   return volume;
 }
 
+std::optional<VolumeName> existing_volume(const std::string& name) {
+  std::error_code ignored;
+  if (fs::exists(name, ignored)) return VolumeName{name, ""};
+  for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
+    if (fs::exists(name.substr(0, colon), ignored)) return VolumeName{name.substr(0, colon), name.substr(colon + 1)};
+  }
+  return std::nullopt;
+}
+
 VolumeName name_to_write(const std::string& name) {
   if (entry_by_suffix(name) != nullptr) return {name, ""};
   for (size_t colon = name.rfind(':'); colon != std::string::npos && colon > 0; colon = name.rfind(':', colon - 1)) {
@@ -161,6 +167,20 @@ void require_holds(const std::string& name, const FormatEntry& format, const Vol
 
 SlabSource slabs_of(const Volume& volume) {
   return {volume.info, volume.info.extent.z, [&volume](int64_t, int64_t) -> const Volume& { return volume; }};
+}
+
+void each_slab(const SlabSource& source, int64_t chunk_z, const UseSlab& use) {
+  const int64_t end = source.info.extent.z;
+  const int64_t chunks = std::max<int64_t>(1, source.slices / chunk_z);
+  const int64_t slices = source.slices >= end ? end : chunks * chunk_z;
+  for (int64_t z = 0; z < end; z += slices) {
+    VolumeInfo expected = source.info;
+    expected.extent.z = std::min(slices, end - z);
+    const Volume& slab = source.read(z, z + expected.extent.z);
+    VOX_ASSERT(slab.info.extent == expected.extent && slab.info.channels == expected.channels &&
+               slab.info.dtype == expected.dtype);
+    use(z, slab);
+  }
 }
 
 void write_volume(const std::string& name, const Volume& volume, const WriteOptions& options, ThreadPool* pool) {

@@ -44,6 +44,9 @@ struct SlabSource {
   std::function<const Volume&(int64_t z_begin, int64_t z_end)> read;  // holds until the next call
 };
 SlabSource slabs_of(const Volume& volume);  // one slab, the volume itself
+// Hands out every slab in turn, each but the last of a multiple of `chunk_z` slices.
+using UseSlab = std::function<void(int64_t z_begin, const Volume& slab)>;
+void each_slab(const SlabSource& source, int64_t chunk_z, const UseSlab& use);
 
 struct FormatEntry {
   std::string name;

@@ -37,10 +37,13 @@ class Formats : public testing::Test {
   }
 
   Volume random_volume(DType dtype, int64_t channels) {
+    return random_volume(dtype, channels, {1 + random_.below(9), 1 + random_.below(40), 1 + random_.below(40)});
+  }
+  Volume random_volume(DType dtype, int64_t channels, const Extent3& extent) {
     VolumeInfo info;
     info.dtype = dtype;
     info.channels = channels;
-    info.extent = {1 + random_.below(9), 1 + random_.below(40), 1 + random_.below(40)};
+    info.extent = extent;
     Volume volume = allocate_volume(info);
     with_type(dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -155,6 +158,41 @@ TEST_F(Formats, SlabsOfAnyThicknessComeBackAsOneVolume) {
     expect_same_voxels(volume, read_volume(path));
   });
   EXPECT_GT(tested, 2);
+}
+
+// Around one and two chunks of the default size and beyond, along each axis.
+TEST_F(Formats, WholeVolumesOfSeveralChunksComeBack) {
+  constexpr int64_t kChunk = 64;
+  const std::vector<int64_t> lengths{kChunk - 1,     kChunk,         kChunk + 1,
+                                     2 * kChunk - 1, 2 * kChunk + 1, kChunk + 1 + random_.below(3 * kChunk)};
+  ThreadPool pool(2);
+  for (const FormatEntry& entry : all_formats()) {
+    if (entry.write == nullptr) continue;
+    const std::string path = file_name(entry.suffixes.front());
+    for (const int64_t length : lengths) {
+      for (int axis = 0; axis < 3; ++axis) {
+        Extent3 extent{1 + random_.below(5), 1 + random_.below(5), 1 + random_.below(5)};
+        extent[axis] = length;
+        SCOPED_TRACE(concat(entry.name, " ", extent));
+        const Volume volume = random_volume(DType::kUInt8, 1, extent);
+        write_volume(path, volume, {}, &pool);
+        expect_same_voxels(volume, read_volume(path));
+      }
+    }
+    fs::remove_all(path);
+  }
+}
+
+TEST_F(Formats, ASlabOfAnotherSizeThanAskedForIsNeverWritten) {
+  const Volume volume = random_volume(DType::kUInt8, 1, {10, 3, 3});
+  SlabSource source = slabs_of(volume);
+  source.slices = 4;
+  for (const FormatEntry& entry : all_formats()) {
+    if (entry.write_slabs == nullptr) continue;
+    const std::string path = file_name(entry.suffixes.front());
+    EXPECT_THROW(write_slabs(path, source, {.chunk = {1, 3, 3}}, nullptr), Error) << entry.name;
+    EXPECT_FALSE(fs::exists(path)) << entry.name;
+  }
 }
 
 TEST_F(Formats, EveryTypeComesBackAsItWasWritten) {

@@ -191,10 +191,8 @@ void write_to(const std::string& hidden, const Target& target, const SlabSource&
   if (!dataset || (source.info.spacing && !write_spacing(dataset, *source.info.spacing))) fail(path);
   lock.unlock();
   try {
-    const int64_t end = source.info.extent.z,
-                  slices = std::max<int64_t>(1, source.slices / plan.chunk.z) * plan.chunk.z;
-    for (int64_t z = 0; z < end; z += slices)
-      write_chunks(path, dataset, source.read(z, std::min(end, z + slices)), z, plan, pool);
+    each_slab(source, plan.chunk.z,
+              [&](int64_t z_begin, const Volume& slab) { write_chunks(path, dataset, slab, z_begin, plan, pool); });
   } catch (...) {
     lock.lock();  // the handles are closed on the way out
     dataset = {};

@@ -219,9 +219,7 @@ void write_stack(const std::string& path, const SlabSource& source, const WriteO
   file.write(std::string(kDataBegins, '\0'));
   std::vector<Piece> pieces;
   pieces.reserve(static_cast<size_t>(plan.pages * plan.strips_per_page));
-  const int64_t end = source.info.extent.z;
-  for (int64_t z = 0; z < end; z += source.slices)
-    write_strips(plan, source.read(z, std::min(end, z + source.slices)), file, pool, &pieces);
+  each_slab(source, 1, [&](int64_t, const Volume& slab) { write_strips(plan, slab, file, pool, &pieces); });
   file.write(std::string(static_cast<size_t>(-file.position() & 7), '\0'));
   const int64_t begin = file.position();
   bool big = begin > classic_limit;

@@ -156,11 +156,9 @@ void write_array(const std::string& path, const SlabSource& source, const WriteO
   const Extent3 chunk = min(options.chunk == Extent3{} ? kDefaultChunk : options.chunk, info.extent);
   FolderWrite folder(folder_of(path), is_zarr_array);
   write_metadata(folder.temporary(), info, chunk, encoding);
-  const int64_t slices = std::max<int64_t>(1, source.slices / chunk.z) * chunk.z;
-  for (int64_t z = 0; z < info.extent.z; z += slices) {
-    const Volume& slab = source.read(z, std::min(info.extent.z, z + slices));
-    write_chunks(folder.temporary(), slab, z / chunk.z, {chunk, encoding}, pool);
-  }
+  each_slab(source, chunk.z, [&](int64_t z_begin, const Volume& slab) {
+    write_chunks(folder.temporary(), slab, z_begin / chunk.z, {chunk, encoding}, pool);
+  });
   folder.commit();
 }
 

@@ -94,6 +94,28 @@ def test_intensities_of_ct_are_those_of_labelled_voxels(voxloom, generator, tmp_
         np.testing.assert_allclose([steps[1]["mean"], steps[1]["std"]], [taken.mean(), taken.std()], rtol=1e-6)
 
 
+def test_intensities_are_looked_up_where_a_label_of_other_axes_lies(voxloom, generator, tmp_path):
+    import nibabel
+    from nibabel.orientations import axcodes2ornt, ornt_transform
+
+    folder, taken = tmp_path / "data", []
+    for number in range(2):
+        label = np.zeros((20, 20, 20), np.uint8)
+        label[2:12, 5:15, 9:19] = 1
+        image = generator.normal(40, 30, label.shape).round().astype(np.int16) + 500 * label.astype(np.int16)
+        layouts.write_nifti(folder / "imagesTr" / f"c{number}_0000.nii.gz", image)
+        turned = nibabel.Nifti1Image(label.T, np.eye(4)).as_reoriented(
+            ornt_transform(axcodes2ornt("RAS"), axcodes2ornt("SLA")))
+        (folder / "labelsTr").mkdir(exist_ok=True)
+        nibabel.save(turned, folder / "labelsTr" / f"c{number}.nii.gz")
+        taken.append(np.repeat(image[label == 1].astype(float), 10))
+    (folder / "dataset.json").write_text(json.dumps({
+        "channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "file_ending": ".nii.gz"}))
+    data = yaml.safe_load(plan(voxloom, folder).read_text())["data"]
+    assert data["orientation"] == "RAS"
+    assert data["preprocess"][1]["mean"] == pytest.approx(np.mean(taken), rel=1e-6)
+
+
 def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tmp_path):
     spacings = [(3, 1, 1), (2.5, 0.8, 0.8), (2, 0.5, 0.5), (2, 0.75, 0.75), (4, 0.9, 0.9)]
     for number, spacing in enumerate(spacings):

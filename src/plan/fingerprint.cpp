@@ -20,7 +20,16 @@ namespace {
 constexpr int64_t kSamples = 10000;  // foreground voxels of a case whose intensities are taken
 constexpr int64_t kSlabBytes = int64_t{16} << 20;
 
+// In the axes that image and label share: places of the one are looked up in the other.
+void visit_turned(const Unit& unit, const Loader::Slab& slab) {
+  Volume volume = allocate_volume(unit.raw);
+  open_volume(unit.name)->read(whole(unit.raw.extent), unit.channel, volume.data.data());
+  volume = apply(volume, unit.turn);
+  slab(0, volume.info.extent.z, volume.info, volume.data.data());
+}
+
 void visit_slabs(const Unit& unit, const Loader::Slab& slab) {
+  if (unit.turn != Reorientation{}) return visit_turned(unit, slab);
   const auto reader = open_volume(unit.name);
   const Extent3 extent = unit.raw.extent;
   const int64_t slice = extent.y * extent.x * size_of(unit.raw.dtype);
@@ -134,6 +143,7 @@ std::string different_ways(const std::vector<Case>& cases) {
     if (!item.label.empty()) names.push_back(item.label);
     for (const std::string& name : names) {
       const std::optional<Affine> affine = affine_of(name, item);
+      if (!affine && name == names.front()) break;  // nothing is turned but what the first image turns
       if (!affine) continue;
       const std::string codes = axis_codes(*affine);
       if (first_codes.empty()) first_codes = codes, first_name = name;
@@ -143,12 +153,6 @@ std::string different_ways(const std::vector<Case>& cases) {
     }
   }
   return "";
-}
-
-Extent3 turned_like(const Extent3& box, const Unit& unit, const DataOptions& data) {
-  if (data.orientation != "RAS" || !unit.raw.affine) return box;
-  const Reorientation turn = to_ras(*unit.raw.affine);
-  return {box[turn.axes[0]], box[turn.axes[1]], box[turn.axes[2]]};
 }
 
 Measured measure_case(const Case& item, const DataOptions& data, const Layout& layout) {
@@ -179,11 +183,11 @@ Measured measure_case(const Case& item, const DataOptions& data, const Layout& l
     return measured;
   }
   const std::vector<int64_t> places = sample_places(scan, data.ignore_label);
-  Box3 box{first.raw.extent, {0, 0, 0}};
+  Box3 box{first.stored.extent, {0, 0, 0}};
   measured.samples.resize(units.images.size());
   for (size_t channel = 0; channel < units.images.size(); ++channel)
     read_values(units.images[channel], places, box, measured.samples[channel]);
-  print.nonzero = box.empty() ? print.extent : turned_like(box.extent(), first, data);
+  print.nonzero = box.empty() ? print.extent : box.extent();
   return measured;
 }
 

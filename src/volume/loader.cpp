@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "io/format.h"
-#include "io/orientation.h"
 #include "volume/statistics.h"
 
 namespace vox {
@@ -43,10 +42,7 @@ void Loader::change(Volume& volume, const Unit& unit) {
   const Stopwatch watch(counts_.preprocess_ns);
   if (holds_values(unit) && !is_integer(volume.info.dtype))  // a step would spread or hide them
     require_finite(moments_of(volume.data.data(), volume.info.dtype, volume.info.voxels()), unit, volume.info.extent);
-  if (reorient_ && volume.info.affine) {
-    const Reorientation turn = to_ras(*volume.info.affine);
-    if (!(turn == Reorientation{})) volume = apply(volume, turn);
-  }
+  if (unit.turn != Reorientation{}) volume = apply(volume, unit.turn);
   preprocess_.apply(volume, unit.role, unit.image_channel);
 }
 

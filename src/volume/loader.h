@@ -23,8 +23,8 @@ struct LoadCounts {
 
 class Loader {
  public:
-  Loader(const DataOptions& data, const Preprocess& preprocess, MemoryBudget& budget, BufferPool& buffers)
-      : reorient_(data.orientation == "RAS"), preprocess_(preprocess), budget_(budget), buffers_(buffers) {}
+  Loader(const Preprocess& preprocess, MemoryBudget& budget, BufferPool& buffers)
+      : preprocess_(preprocess), budget_(budget), buffers_(buffers) {}
 
   SharedVolume load(const Unit& unit, ThreadPool* pool);  // within the budget
 
@@ -37,7 +37,6 @@ class Loader {
  private:
   void change(Volume& volume, const Unit& unit);
 
-  const bool reorient_;
   const Preprocess& preprocess_;
   MemoryBudget& budget_;
   BufferPool& buffers_;

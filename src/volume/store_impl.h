@@ -62,7 +62,7 @@ struct Store::Impl {
   MemoryBudget budget;
   VolumeCache cache;
   BufferPool buffers{budget};
-  Loader loader{data, preprocess, budget, buffers};
+  Loader loader{preprocess, budget, buffers};
   ChunkShelf shelf;
   Handles<const VolumeReader> readers;
 

@@ -8,6 +8,7 @@
 
 #include "base/volume.h"
 #include "config/options.h"
+#include "io/orientation.h"
 #include "volume/dataset.h"
 #include "volume/preprocess.h"
 #include "volume/store.h"
@@ -20,6 +21,7 @@ struct Unit {
   int64_t image_channel = 0;  // of the case, over all its images
   Role role = Role::kImage;
   VolumeInfo raw;          // as the file has it, one channel
+  Reorientation turn;      // to the axes that data.orientation asks for
   VolumeInfo stored;       // after reorientation and preprocessing; the type is the widest it may become
   int64_t peak_bytes = 0;  // while it is made from the file, all at once
   uint64_t key = 0;        // of its content: file, size, time, channel, and what is done to it
@@ -36,7 +38,8 @@ struct CaseUnits {
   std::string orientation;  // axis codes of the first image; empty where the file does not say
 };
 
-// Reads headers only. Error where a file cannot be opened or extents differ.
+// Reads headers only. Error where a file cannot be opened, extents differ, or files of the case point different ways.
+// One that does not say which way it points is turned as the first image is.
 CaseUnits open_case(const Case& item, const DataOptions& data, const Preprocess& preprocess);
 
 const char* name_of(Role role);

@@ -100,7 +100,8 @@ void set_channel_facts(CaseScan& scan) {
 }
 
 std::optional<CaseScan> load_scan(const fs::path& file, uint64_t key) {
-  if (!fs::exists(file)) return std::nullopt;
+  std::error_code ignored;  // a folder that may not be looked into holds nothing
+  if (!fs::exists(file, ignored)) return std::nullopt;
   try {
     return parse_scan(read_file(file), key);
   } catch (const Error&) {  // whatever is wrong with it, the scan is simply done again

@@ -106,7 +106,10 @@ SharedVolume Store::Impl::load_volume(const Unit& unit, ThreadPool* pool) {
     }
   }
   const SharedVolume held = loader.load(unit, pool);
-  shelf.write(unit, held->volume);
+  try {
+    shelf.write(unit, held->volume);
+  } catch (const Error&) {  // a folder that cannot be written costs the next start time, and this one nothing
+  }
   return held;
 }
 

@@ -126,7 +126,8 @@ void ChunkShelf::mark_used(const Unit& unit) const {
 }
 
 bool ChunkShelf::holds(const Unit& unit) {
-  if (!fs::exists(file_of(unit))) return false;
+  std::error_code ignored;  // a folder that may not be looked into holds nothing
+  if (!fs::exists(file_of(unit), ignored)) return false;
   try {
     open(unit);
     return true;

@@ -309,6 +309,17 @@ TEST_F(StoreTest, PreprocessedVolumesAreKeptAndShapesFollow) {
       EXPECT_EQ(value_at(label.view, z, 3, x), label_value(((2 * z + 1) * kExtent.y + 7) * kExtent.x + 2 * x + 1));
 }
 
+TEST_F(StoreTest, WhatFitsIntoMemoryNeedsNoCacheFolder) {
+  DataOptions data = make_cases(2);
+  data.preprocess = {{"clip", params({{"min", "20"}, {"max", "200"}})}};
+  write_file(folder_ / "file", "x");
+  data.cache_dir = folder_ / "file/cache";  // no folder can be made there
+  const auto store = open(data);
+  const Block image = store->fetch(1, Role::kImage, 0, whole(kExtent));
+  for (int64_t x = 0; x < kExtent.x; ++x)
+    EXPECT_EQ(value_at(image.view, 0, 0, x), std::clamp(image_value(1, x), 20.0, 200.0));
+}
+
 TEST_F(StoreTest, StagedFilesAreCopiedOnceAndReadFromThere) {
   DataOptions data = make_cases(2);
   data.stage_dir = folder_ / "stage";

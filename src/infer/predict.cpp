@@ -89,9 +89,9 @@ class Prediction {
     const WindowSource shape{.extent = images.front().stored.extent, .channels = options_.input_channels};
     planned.blending = blending_bytes(shape, options_.window, options_.output_channels);
     planned.input = whole_input_bytes(planned.units);
-    const int64_t slabs = slab_input_bytes(planned.units, options_.window.window.z);
+    const int64_t slabs = slab_input_bytes(planned.units, preprocess_, options_.window.window.z);
     const bool too_large = planned.blending + planned.input > options_.memory_bytes && slabs < planned.input;
-    planned.in_slabs = too_large && can_read_in_slabs(planned.units, data_, preprocess_);
+    planned.in_slabs = too_large && can_read_in_slabs(planned.units, preprocess_);
     if (planned.in_slabs) planned.input = slabs;
     planned.whole = output_of(planned).whole_volume_bytes();
     require_memory(planned);

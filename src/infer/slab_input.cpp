@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "io/format.h"
-#include "io/orientation.h"
 #include "volume/loader.h"
 #include "volume/statistics.h"
 
@@ -17,13 +16,15 @@ class ChannelSlab {
  public:
   ChannelSlab(const Unit& unit, const Preprocess& preprocess, int64_t depth, ThreadPool& pool)
       : unit_(unit),
+        preprocess_(preprocess),
         reader_(open_volume(unit.name)),
         pool_(pool),
-        info_(unit.raw),
         depth_(std::min(depth, unit.raw.extent.z)),
-        slice_bytes_(info_.extent.y * info_.extent.x * size_of(info_.dtype)),
-        slices_(depth_ * slice_bytes_) {
-    if (unit.changed || !is_integer(info_.dtype)) find_map(preprocess);
+        rewrites_(preprocess.rewrites_voxels(Role::kImage, unit.image_channel)) {
+    look_through();
+    info_ = info_after();
+    slice_bytes_ = info_.extent.y * info_.extent.x * size_of(info_.dtype);
+    slices_ = Buffer(depth_ * slice_bytes_);
   }
 
   Block fetch(const Box3& box) {
@@ -40,20 +41,59 @@ class ChannelSlab {
   }
 
  private:
-  void read(int64_t z_begin, int64_t z_end, std::byte* out) const {
-    reader_->read({{z_begin, 0, 0}, {z_end, info_.extent.y, info_.extent.x}}, unit_.channel, out, &pool_);
+  void read_raw(int64_t z_begin, int64_t z_end, std::byte* out) const {
+    const Extent3& extent = unit_.raw.extent;
+    reader_->read({{z_begin, 0, 0}, {z_end, extent.y, extent.x}}, unit_.channel, out, &pool_);
   }
 
-  void find_map(const Preprocess& preprocess) {
-    Moments moments;
-    const int64_t slice = info_.extent.y * info_.extent.x;
-    for (int64_t z = 0; z < info_.extent.z; z += depth_) {
-      const int64_t end = std::min(z + depth_, info_.extent.z);
-      read(z, end, slices_.data());
-      moments.merge(moments_of(slices_.data(), info_.dtype, (end - z) * slice), z * slice);
+  Volume raw_slices(int64_t z_begin, int64_t z_end) const {
+    VolumeInfo info = unit_.raw;
+    info.extent.z = z_end - z_begin;
+    Volume slices = allocate_volume(info);
+    read_raw(z_begin, z_end, slices.data.data());
+    return slices;
+  }
+
+  void preprocess(Volume& slices) const { preprocess_.apply_to_slices(slices, unit_.image_channel, seen_); }
+
+  // One pass for each step that needs the moments of all voxels; the first also looks for NaN, which a step would hide.
+  void look_through() {
+    const size_t passes = preprocess_.passes(unit_.image_channel);
+    bool finite = is_integer(unit_.raw.dtype);
+    while (!finite || seen_.size() < passes) {
+      Moments raw, stored;
+      for (int64_t z = 0; z < unit_.raw.extent.z; z += depth_) {
+        Volume slices = raw_slices(z, std::min(z + depth_, unit_.raw.extent.z));
+        const int64_t first = z * unit_.raw.extent.y * unit_.raw.extent.x;
+        if (!finite) raw.merge(moments_of(slices), first);
+        preprocess(slices);
+        if (seen_.size() < passes) stored.merge(moments_of(slices), first);
+      }
+      require_finite(raw, unit_, unit_.raw.extent);
+      finite = true;
+      if (seen_.size() < passes) seen_.push_back(stored);
     }
-    require_finite(moments, unit_, info_.extent);
-    VOX_ASSERT(preprocess.map_from(info_, unit_.image_channel, moments));
+  }
+
+  static Moments moments_of(const Volume& slices) {
+    return vox::moments_of(slices.data.data(), slices.info.dtype, slices.info.voxels());
+  }
+
+  VolumeInfo info_after() const {  // a single voxel has the type, scale and offset of all
+    VolumeInfo info = unit_.raw;
+    info.extent = {1, 1, 1};
+    Volume voxel = allocate_volume(info);
+    preprocess(voxel);
+    voxel.info.extent = unit_.raw.extent;
+    return voxel.info;
+  }
+
+  void read(int64_t z_begin, int64_t z_end, std::byte* out) const {
+    if (!rewrites_) return read_raw(z_begin, z_end, out);
+    Volume slices = raw_slices(z_begin, z_end);
+    preprocess(slices);
+    VOX_ASSERT(slices.info.dtype == info_.dtype);
+    std::memcpy(out, slices.data.data(), static_cast<size_t>((z_end - z_begin) * slice_bytes_));
   }
 
   void move_to(int64_t begin, int64_t end) {  // slices that stay move to the front, the others are read
@@ -68,38 +108,44 @@ class ChannelSlab {
   }
 
   const Unit unit_;
+  const Preprocess& preprocess_;
   const std::unique_ptr<VolumeReader> reader_;
   ThreadPool& pool_;
-  VolumeInfo info_;
-  const int64_t depth_, slice_bytes_;
+  const int64_t depth_;
+  const bool rewrites_;
+  std::vector<Moments> seen_;  // one for each pass
+  VolumeInfo info_;            // preprocessed
+  int64_t slice_bytes_ = 0;
   Buffer slices_;
   int64_t begin_ = 0, end_ = 0;  // slices that are here
 };
 
 }  // namespace
 
-bool can_read_in_slabs(const CaseUnits& units, const DataOptions& data, const Preprocess& preprocess) {
-  const auto keeps_its_grid = [&](const Unit& unit) {
-    const std::optional<Affine>& affine = unit.raw.affine;
-    const bool turned = data.orientation == "RAS" && affine && !(to_ras(*affine) == Reorientation{});
-    return !turned && unit.stored.extent == unit.raw.extent;
+bool can_read_in_slabs(const CaseUnits& units, const Preprocess& preprocess) {
+  const auto keeps_its_grid = [](const Unit& unit) {
+    return unit.turn == Reorientation{} && unit.stored.extent == unit.raw.extent;
   };
   if (units.mask && !keeps_its_grid(*units.mask)) return false;
   return std::all_of(units.images.begin(), units.images.end(), [&](const Unit& unit) {
-    VolumeInfo info = unit.raw;
-    return keeps_its_grid(unit) && preprocess.map_from(info, unit.image_channel, Moments{});
+    return keeps_its_grid(unit) && preprocess.works_on_slices(unit.image_channel);
   });
 }
 
-int64_t slab_input_bytes(const CaseUnits& units, int64_t window_z) {
-  int64_t bytes = 0;
-  for (const Unit& unit : units.images)
-    bytes += std::min(window_z, unit.raw.extent.z) * unit.raw.extent.y * unit.raw.extent.x * size_of(unit.raw.dtype);
-  return bytes;
+int64_t slab_input_bytes(const CaseUnits& units, const Preprocess& preprocess, int64_t window_z) {
+  int64_t bytes = 0, passing = 0;
+  for (const Unit& unit : units.images) {
+    const int64_t voxels = std::min(window_z, unit.raw.extent.z) * unit.raw.extent.y * unit.raw.extent.x;
+    const int64_t raw = voxels * size_of(unit.raw.dtype), stored = voxels * size_of(unit.stored.dtype);
+    bytes += stored;
+    if (preprocess.rewrites_voxels(Role::kImage, unit.image_channel)) passing = std::max(passing, raw + stored);
+  }
+  return bytes + passing;
 }
 
 CaseInput input_in_slabs(const CaseUnits& units, const Case& item, const Preprocess& preprocess, int64_t window_z,
                          ThreadPool& pool) {
+  preprocess.require_known_statistics(static_cast<int64_t>(units.images.size()));
   const auto slabs = std::make_shared<std::vector<std::unique_ptr<ChannelSlab>>>();
   for (const Unit& unit : units.images)
     slabs->push_back(std::make_unique<ChannelSlab>(unit, preprocess, window_z, pool));

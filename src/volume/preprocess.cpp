@@ -8,6 +8,7 @@
 #include "base/span.h"
 #include "base/text.h"
 #include "config/params.h"
+#include "volume/statistics.h"
 
 namespace vox {
 
@@ -101,6 +102,12 @@ void Preprocess::require_channels(int64_t image_channels) const {
               " image channel(s), counted from 0");
 }
 
+void Preprocess::require_known_statistics(int64_t image_channels) const {
+  const auto known = static_cast<int64_t>(known_statistics_.size());
+  VOX_CHECK(known == 0 || known == image_channels, "data.preprocess: zscore has the mean of ", known,
+            " channels and the cases have ", image_channels);
+}
+
 std::vector<const Preprocess::Step*> Preprocess::steps_of(Role role, int64_t channel) const {
   std::vector<const Step*> steps;
   for (const Step& step : steps_)
@@ -147,10 +154,32 @@ void Preprocess::apply(Volume& volume, Role role, int64_t channel) const {
   for (const Step* step : steps_of(role, channel)) step->method->apply(volume, kind_of(role));
 }
 
-bool Preprocess::map_from(VolumeInfo& info, int64_t channel, const Moments& stored) const {
+bool Preprocess::works_on_slices(int64_t channel) const {
   const auto steps = steps_of(Role::kImage, channel);
-  return !zscore_over_dataset_ && std::all_of(steps.begin(), steps.end(),
-                                              [&](const Step* step) { return step->method->map_from(info, stored); });
+  return (!zscore_over_dataset(channel) || !known_statistics_.empty()) &&
+         std::none_of(steps.begin(), steps.end(),
+                      [](const Step* step) { return step->method->needs() == StepNeeds::kVolume; });
+}
+
+size_t Preprocess::passes(int64_t channel) const {
+  const auto steps = steps_of(Role::kImage, channel);
+  return static_cast<size_t>(std::count_if(
+      steps.begin(), steps.end(), [](const Step* step) { return step->method->needs() == StepNeeds::kMoments; }));
+}
+
+void Preprocess::apply_to_slices(Volume& slices, int64_t channel, const std::vector<Moments>& seen) const {
+  size_t pass = 0;
+  for (const Step* step : steps_of(Role::kImage, channel)) {
+    if (step->method->needs() == StepNeeds::kVoxel) {
+      step->method->apply(slices, VoxelKind::kValues);
+      continue;
+    }
+    if (pass == seen.size()) return;
+    step->method->map_from(slices.info, seen[pass++]);
+  }
+  if (!zscore_over_dataset(channel)) return;
+  const ChannelStatistics& known = known_statistics_.at(static_cast<size_t>(channel));
+  map_values(slices.info, 1 / known.deviation, -known.mean / known.deviation);
 }
 
 std::string Preprocess::description(Role role, int64_t channel) const {

@@ -17,7 +17,8 @@ namespace vox {
 
 struct Moments;
 
-enum class VoxelKind { kValues, kClasses };  // interpolated, or taken as they are
+enum class VoxelKind { kValues, kClasses };          // interpolated, or taken as they are
+enum class StepNeeds { kVoxel, kMoments, kVolume };  // to tell what a voxel becomes: itself, statistics of all, all
 
 class PreprocessMethod {
  public:
@@ -31,9 +32,9 @@ class PreprocessMethod {
   virtual bool rewrites_voxels() const { return true; }  // else scale and offset alone change
   virtual bool over_dataset() const { return false; }    // done by the store from the statistics of all cases
   virtual std::vector<ChannelStatistics> known_statistics() const { return {}; }  // instead of those of the cases
-  // What apply() does to scale and offset, from the statistics of the stored voxels alone; false where they do not
-  // tell.
-  virtual bool map_from(VolumeInfo&, const Moments&) const { return false; }
+  virtual StepNeeds needs() const { return StepNeeds::kVolume; }
+  // What apply() does to scale and offset, from the statistics of the stored voxels; where needs() is kMoments.
+  virtual void map_from(VolumeInfo&, const Moments&) const {}
 };
 
 struct PreprocessEntry {
@@ -58,10 +59,14 @@ class Preprocess {  // the steps of a recipe
   VolumeInfo plan(VolumeInfo info, Role role, int64_t channel) const;
   int64_t peak_bytes(VolumeInfo info, Role role, int64_t channel) const;  // while it is done, the volume included
   void apply(Volume& volume, Role role, int64_t channel) const;
-  // As PreprocessMethod::map_from, of all steps for images: a volume that is never whole in memory is mapped by it.
-  bool map_from(VolumeInfo& info, int64_t channel, const Moments& stored) const;
-  std::string description(Role role, int64_t channel) const;  // part of the cache key
-  void require_channels(int64_t image_channels) const;        // Error where a step names one that is not there
+  // An image that is never whole in memory. Every step that needs the moments of all voxels takes a pass over the
+  // volume; `seen` are those of the passes so far, and the next such step ends apply_to_slices().
+  bool works_on_slices(int64_t channel) const;
+  size_t passes(int64_t channel) const;
+  void apply_to_slices(Volume& slices, int64_t channel, const std::vector<Moments>& seen) const;
+  std::string description(Role role, int64_t channel) const;    // part of the cache key
+  void require_channels(int64_t image_channels) const;          // Error where a step names one that is not there
+  void require_known_statistics(int64_t image_channels) const;  // Error where they are of another number of channels
 
  private:
   struct Step {

@@ -21,6 +21,7 @@ class Clip : public PreprocessMethod {
     after.dtype = dtype_after_clip(info, options_.min, options_.max);
     return after;
   }
+  StepNeeds needs() const override { return StepNeeds::kVoxel; }
   void apply(Volume& volume, VoxelKind) const override { clip_values(volume, options_.min, options_.max); }
 
  private:

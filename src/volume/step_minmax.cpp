@@ -24,12 +24,12 @@ class MinMax : public PreprocessMethod {
     return after;
   }
   bool rewrites_voxels() const override { return false; }
-  bool map_from(VolumeInfo& info, const Moments& stored) const override {
+  StepNeeds needs() const override { return StepNeeds::kMoments; }
+  void map_from(VolumeInfo& info, const Moments& stored) const override {
     const Moments moments = stored.mapped(info.scale, info.offset);
     const double range = moments.maximum - moments.minimum;
     const double factor = range > 0 ? (options_.high - options_.low) / range : 0;  // a constant volume becomes low
     map_values(info, factor, options_.low - moments.minimum * factor);
-    return true;
   }
   void apply(Volume& volume, VoxelKind) const override {
     map_from(volume.info, moments_of(volume.data.data(), volume.info.dtype, volume.info.voxels()));

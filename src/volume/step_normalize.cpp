@@ -21,6 +21,7 @@ class Normalize : public PreprocessMethod {
     return after;
   }
   bool rewrites_voxels() const override { return false; }
+  StepNeeds needs() const override { return StepNeeds::kVoxel; }
   void apply(Volume& volume, VoxelKind) const override {
     map_values(volume.info, 1 / options_.std, -options_.mean / options_.std);
   }

@@ -21,6 +21,7 @@ class Window : public PreprocessMethod {
     map_values(after, 1 / options_.width, -low() / options_.width);
     return after;
   }
+  StepNeeds needs() const override { return StepNeeds::kVoxel; }
   void apply(Volume& volume, VoxelKind) const override {
     clip_values(volume, low(), low() + options_.width);
     map_values(volume.info, 1 / options_.width, -low() / options_.width);

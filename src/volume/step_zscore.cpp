@@ -39,25 +39,20 @@ class ZScore : public PreprocessMethod {
     for (size_t i = 0; i < options_.mean.size(); ++i) known.push_back({options_.mean[i], options_.std[i]});
     return known;
   }
-  bool map_from(VolumeInfo& info, const Moments& stored) const override {
-    if (options_.foreground) return false;
-    map(info, stored);
-    return true;
-  }
-  void apply(Volume& volume, VoxelKind) const override {
-    VolumeInfo& info = volume.info;
-    const std::byte* data = volume.data.data();
-    map(info, options_.foreground ? moments_without(data, info.dtype, info.voxels(), -info.offset / info.scale)
-                                  : moments_of(data, info.dtype, info.voxels()));
-  }
-
- private:
-  static void map(VolumeInfo& info, const Moments& stored) {
+  StepNeeds needs() const override { return options_.foreground ? StepNeeds::kVolume : StepNeeds::kMoments; }
+  void map_from(VolumeInfo& info, const Moments& stored) const override {
     const Moments moments = stored.mapped(info.scale, info.offset);
     const double factor = moments.deviation() > 0 ? 1 / moments.deviation() : 1;  // a constant volume becomes 0
     map_values(info, factor, -moments.mean * factor);
   }
+  void apply(Volume& volume, VoxelKind) const override {
+    VolumeInfo& info = volume.info;
+    const std::byte* data = volume.data.data();
+    map_from(info, options_.foreground ? moments_without(data, info.dtype, info.voxels(), -info.offset / info.scale)
+                                       : moments_of(data, info.dtype, info.voxels()));
+  }
 
+ private:
   ZScoreOptions options_;
 };
 

@@ -219,8 +219,7 @@ std::vector<ChannelStatistics> Store::Impl::measure_dataset() const {
 
 void Store::Impl::set_dataset_zscore() {
   const std::vector<ChannelStatistics>& known = preprocess.known_statistics();
-  VOX_CHECK(known.empty() || known.size() == units.front().images.size(), "data.preprocess: zscore has the mean of ",
-            known.size(), " channels and the cases have ", units.front().images.size());
+  preprocess.require_known_statistics(static_cast<int64_t>(units.front().images.size()));
   dataset_statistics = known.empty() ? measure_dataset() : known;
   for (size_t channel = 0; channel < dataset_statistics.size(); ++channel)
     if (!preprocess.zscore_over_dataset(static_cast<int64_t>(channel))) dataset_statistics[channel] = {0, 1};

@@ -50,6 +50,25 @@ TEST_F(DatasetTest, GlobNamesCasesByWhatTheStarMatchesInNaturalOrder) {
   EXPECT_EQ(make_dataset(data, 0, 0).cases[1].label, folder_ / "labels/s10.tif");
 }
 
+TEST_F(DatasetTest, TheRootIsANameWhateverItsLetters) {
+  touch({"set[1]:{a}*/images/s1.tif", "set[1]:{a}*/images/s[2].tif", "set[1]:{a}*/labels/s1.tif",
+         "set[1]:{a}*/labels/s[2].tif", "set[1]:{a}*/v.h5", "set1/images/s3.tif"});
+  DataOptions data = options();
+  data.root = folder_ / "set[1]:{a}*";
+  data.images = {"images/*.tif"};
+  data.label = "labels/{id}.tif";
+  EXPECT_THAT(ids(data), ElementsAre("s1", "s[2]"));
+  EXPECT_EQ(make_dataset(data, 0, 0).cases[1].label, data.root + "/labels/s[2].tif");
+  data.images = {"images/s1.tif"};
+  data.label = "../*/labels/{id}.t?f";
+  EXPECT_EQ(make_dataset(data, 0, 0).cases[0].label, data.root + "/labels/s1.tif");
+  data.label = "";
+  data.images = {"*.h5:group/volume"};
+  EXPECT_EQ(make_dataset(data, 0, 0).cases[0].images[0], data.root + "/v.h5:group/volume");
+  data.images = {"pictures/*.tif"};
+  EXPECT_THAT(error(data), HasSubstr("looks in " + data.root + "/pictures"));
+}
+
 TEST_F(DatasetTest, ChannelsComeFromOnePatternEach) {
   touch({"images/a_0000.nii.gz", "images/a_0001.nii.gz", "images/b_0000.nii.gz", "images/b_0001.nii.gz"});
   DataOptions data = options();

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "io/format.h"
+#include "io/volume_name.h"
 
 namespace vox {
 namespace fs = std::filesystem;
@@ -123,6 +124,26 @@ std::vector<std::string> parts_of(const std::string& pattern) {
   return parts;
 }
 
+struct Search {
+  fs::path folder;                 // named as it is, whatever its letters
+  std::vector<std::string> parts;  // of the pattern, below it
+};
+
+Search search_of(const fs::path& root, const std::string& pattern) {
+  const fs::path below = fs::path(pattern).lexically_normal();
+  fs::path start = below.is_absolute() ? fs::path("/") : root;
+  Search search;
+  for (const std::string& part : parts_of(below.string())) {
+    if (part == "..")  // at the head alone: others are resolved
+      start /= part;
+    else
+      search.parts.push_back(part);
+  }
+  search.folder = start.is_absolute() ? "/" : ".";
+  for (const std::string& part : parts_of(start.lexically_normal().string())) search.folder /= part;
+  return search;
+}
+
 void sort_naturally(std::vector<FileMatch>& found) {
   std::sort(found.begin(), found.end(),
             [](const FileMatch& a, const FileMatch& b) { return natural_less(a.path, b.path); });
@@ -135,14 +156,17 @@ bool is_pattern(const std::string& text) {
 }
 
 std::vector<FileMatch> match_files(const fs::path& root, const std::string& pattern) {
-  const std::string full = (root / pattern).lexically_normal().string();
-  const size_t colon = fs::exists(full) ? std::string::npos : full.find(':');
-  const std::string file = full.substr(0, colon);
-  const std::string dataset = colon == std::string::npos ? "" : full.substr(colon);
   std::vector<FileMatch> found;
-  walk(file.starts_with('/') ? "/" : ".", parts_of(file), 0, {}, found);
+  std::string file = pattern;
+  while (true) {
+    const Search search = search_of(root, file);
+    walk(search.folder, search.parts, 0, {}, found);
+    const size_t colon = file.rfind(':');
+    if (!found.empty() || colon == std::string::npos || colon == 0) break;
+    file.resize(colon);
+  }
   sort_naturally(found);
-  for (FileMatch& match : found) match.path += dataset;
+  for (FileMatch& match : found) match.path += pattern.substr(file.size());
   return found;
 }
 
@@ -157,13 +181,13 @@ std::vector<FileMatch> files_of_folder(const fs::path& folder) {
 }
 
 fs::path fixed_folder(const fs::path& root, const std::string& pattern) {
-  const fs::path full = (root / pattern).lexically_normal();
-  fs::path folder;
-  for (const fs::path& part : full.parent_path()) {
-    if (is_pattern(part.string()) || part.string().find('{') != std::string::npos) break;
-    folder /= part;
+  const auto [start, parts] = search_of(root, pattern);
+  fs::path folder = start;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (is_pattern(parts[i]) || parts[i].find('{') != std::string::npos) break;
+    folder /= parts[i];
   }
-  return folder.empty() ? "." : folder;
+  return folder.lexically_normal();
 }
 
 namespace {
@@ -186,13 +210,12 @@ std::string volume_stem(const fs::path& path) {
 }
 
 fs::path file_of_volume(const std::string& name) {
-  if (fs::exists(name)) return name;
-  const size_t colon = name.find(':');
-  return colon == std::string::npos ? name : name.substr(0, colon);
+  const std::optional<VolumeName> found = existing_volume(name);
+  return found ? found->path : name.substr(0, name.find(':'));
 }
 
 bool volume_exists(const std::string& name) {
-  return fs::exists(file_of_volume(name));
+  return existing_volume(name).has_value();
 }
 
 }  // namespace vox

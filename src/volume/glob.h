@@ -15,8 +15,8 @@ struct FileMatch {
 
 bool is_pattern(const std::string& text);  // holds a wildcard or {id}
 
-// Natural order of paths; empty where nothing matches. A pattern without wildcards matches a file of that name.
-// `path:dataset` keeps its dataset.
+// Natural order of paths; empty where nothing matches. A pattern without wildcards matches a file of that name; the
+// root is a name, whatever its letters. `path:dataset` keeps its dataset; a file whose full name matches wins.
 std::vector<FileMatch> match_files(const std::filesystem::path& root, const std::string& pattern);
 
 // Every volume in `folder` (files with a known suffix), natural order.
@@ -31,7 +31,7 @@ bool has_volume_suffix(const std::filesystem::path& path);
 
 // A volume's name is there: the file, or the part before `:dataset`.
 bool volume_exists(const std::string& name);
-// The file or folder that holds the volume `name`.
+// The file or folder that holds the volume `name`; of one that is not there, what stands before the first colon.
 std::filesystem::path file_of_volume(const std::string& name);
 
 }  // namespace vox

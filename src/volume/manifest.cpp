@@ -59,8 +59,9 @@ class PartnerFinder {
   std::string find(const std::string& id, const Fields& fields) const {
     std::string name;
     if (is_template(pattern_)) {
-      name = (fs::path(root_) / fill_template(pattern_, fields)).lexically_normal().string();
-      if (is_pattern(name)) name = single_match(id, name);
+      const std::string filled = fill_template(pattern_, fields);
+      name = (fs::path(root_) / filled).lexically_normal().string();
+      if (!volume_exists(name) && is_pattern(filled)) name = single_match(id, filled);
     } else if (const auto found = by_id_.find(id); found != by_id_.end()) {
       name = found->second;
     }
@@ -72,10 +73,10 @@ class PartnerFinder {
 
  private:
   std::string single_match(const std::string& id, const std::string& pattern) const {
-    const std::vector<FileMatch> matches = match_files("", pattern);
+    const std::vector<FileMatch> matches = match_files(root_, pattern);
     VOX_CHECK(matches.size() <= 1, "case ", id, ": ", option_, " matches ", matches.size(), " files, ", matches[0].path,
               " and ", matches[1].path, "; expected one");
-    return matches.empty() ? pattern : matches[0].path;
+    return matches.empty() ? (fs::path(root_) / pattern).lexically_normal().string() : matches[0].path;
   }
 
   std::string root_, pattern_, option_;

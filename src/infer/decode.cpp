@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -19,33 +20,48 @@ std::vector<uint8_t> bytes_of_classes(const std::vector<int64_t>& class_values, 
   return bytes;
 }
 
-void fill_labels(uint8_t* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
-  const std::vector<uint8_t> label = bytes_of_classes(options.class_values, std::max<int64_t>(2, channels));
-  if (channels == 1) {
+int64_t classes_of(const std::vector<int64_t>& label_channels) {  // one channel tells two
+  return std::max<int64_t>(2, static_cast<int64_t>(label_channels.size()));
+}
+
+void fill_labels(uint8_t* out, const float* logits, const std::vector<int64_t>& from, int64_t voxels,
+                 const DecodeOptions& options) {
+  const std::vector<uint8_t> label = bytes_of_classes(options.class_values, classes_of(from));
+  if (from.size() == 1) {
+    const float* const foreground = logits + from.front() * voxels;
     const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
-    for (int64_t i = 0; i < voxels; ++i) out[i] = label[static_cast<double>(logits[i]) > cut ? 1 : 0];
+    for (int64_t i = 0; i < voxels; ++i) out[i] = label[static_cast<double>(foreground[i]) > cut ? 1 : 0];
     return;
   }
   for (int64_t i = 0; i < voxels; ++i) {
-    int64_t best = 0;
-    for (int64_t channel = 1; channel < channels; ++channel)
-      if (logits[channel * voxels + i] > logits[best * voxels + i]) best = channel;
-    out[i] = label[static_cast<size_t>(best)];
+    size_t best = 0;
+    for (size_t one = 1; one < from.size(); ++one)
+      if (logits[from[one] * voxels + i] > logits[from[best] * voxels + i]) best = one;
+    out[i] = label[best];
   }
 }
 
-void fill_probabilities(float* out, const float* logits, int64_t channels, int64_t voxels) {
+void fill_chances(float* out, const float* logits, int64_t count) {  // each for itself
+  for (int64_t i = 0; i < count; ++i) out[i] = 1 / (1 + std::exp(-logits[i]));
+}
+
+void share_out(float* out, const float* logits, const std::vector<int64_t>& classes, int64_t voxels) {
   for (int64_t i = 0; i < voxels; ++i) {
-    if (channels == 1) {
-      out[i] = 1 / (1 + std::exp(-logits[i]));
-      continue;
-    }
-    float largest = logits[i], sum = 0;
-    for (int64_t channel = 1; channel < channels; ++channel) largest = std::max(largest, logits[channel * voxels + i]);
-    for (int64_t channel = 0; channel < channels; ++channel)
+    float largest = logits[classes.front() * voxels + i], sum = 0;
+    for (const int64_t channel : classes) largest = std::max(largest, logits[channel * voxels + i]);
+    for (const int64_t channel : classes)
       sum += out[channel * voxels + i] = std::exp(logits[channel * voxels + i] - largest);
-    for (int64_t channel = 0; channel < channels; ++channel) out[channel * voxels + i] /= sum;
+    for (const int64_t channel : classes) out[channel * voxels + i] /= sum;
   }
+}
+
+void fill_probabilities(float* out, const float* logits, int64_t channels, int64_t voxels,
+                        const std::vector<int64_t>& of_label) {
+  if (of_label.size() < 2) return fill_chances(out, logits, channels * voxels);
+  for (int64_t channel = 0; channel < channels; ++channel)
+    if (std::find(of_label.begin(), of_label.end(), channel) == of_label.end())
+      fill_chances(out + channel * voxels, logits + channel * voxels, voxels);
+  share_out(out, logits, of_label, voxels);
 }
 
 void fill_values(float* out, const float* logits, int64_t count) {  // 0 where every window was skipped
@@ -54,10 +70,17 @@ void fill_values(float* out, const float* logits, int64_t count) {  // 0 where e
 
 }  // namespace
 
+std::vector<int64_t> DecodeOptions::label_channels_of(int64_t channels) const {
+  if (label_channels) return *label_channels;
+  std::vector<int64_t> all(static_cast<size_t>(channels));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOptions& options) {
   VOX_CHECK(options.threshold > 0 && options.threshold < 1, "the threshold is ", options.threshold,
             "; it must lie between 0 and 1");
-  if (options.labels()) bytes_of_classes(options.class_values, std::max<int64_t>(2, channels));
+  if (options.labels()) bytes_of_classes(options.class_values, classes_of(options.label_channels_of(channels)));
   VolumeInfo info;
   info.dtype = options.labels() ? DType::kUInt8 : DType::kFloat32;
   info.extent = extent;
@@ -66,12 +89,13 @@ VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOpt
 }
 
 void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
+  const std::vector<int64_t> of_label = options.label_channels_of(channels);
   if (options.labels())
-    fill_labels(reinterpret_cast<uint8_t*>(out), logits, channels, voxels, options);
+    fill_labels(reinterpret_cast<uint8_t*>(out), logits, of_label, voxels, options);
   else if (options.regression)
     fill_values(reinterpret_cast<float*>(out), logits, channels * voxels);
   else
-    fill_probabilities(reinterpret_cast<float*>(out), logits, channels, voxels);
+    fill_probabilities(reinterpret_cast<float*>(out), logits, channels, voxels, of_label);
 }
 
 Volume decode(const Logits& logits, const DecodeOptions& options) {
@@ -87,7 +111,8 @@ void process_labels(uint8_t* labels, const float* logits, const Extent3& extent,
   if (chain.wants_probabilities()) {
     VOX_ASSERT(logits != nullptr);
     work.probability.resize(voxels);
-    fill_probabilities(work.probability.data(), logits, 1, extent.voxels());
+    const int64_t foreground = options.label_channels ? options.label_channels->front() : 0;
+    fill_chances(work.probability.data(), logits + foreground * extent.voxels(), extent.voxels());
   }
   const std::vector<uint8_t> value = bytes_of_classes(options.class_values, 2);
   work.mask.resize(voxels);
@@ -100,7 +125,7 @@ Volume objects_of(const float* logits, int64_t channels, const Extent3& extent, 
   PostVolume work{.extent = extent, .channels = channels};
   const int64_t voxels = extent.voxels();
   work.probability.resize(static_cast<size_t>(channels * voxels));
-  fill_probabilities(work.probability.data(), logits, 1, channels * voxels);
+  fill_chances(work.probability.data(), logits, channels * voxels);
   chain.run(work);
   VolumeInfo info;
   info.dtype = DType::kUInt32;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/volume.h"
@@ -18,19 +19,24 @@ struct DecodeOptions {
   bool regression = false;            // values as they are
   double threshold = 0.5;             // of the foreground, for one channel
   std::vector<int64_t> class_values;  // label value of each class; empty: 0, 1, 2, ...
+  // What labels are made of: the foreground (one channel), or classes of which a voxel has one (several). Every other
+  // channel is a probability of its own, as of a boundary or an affinity. Absent: all channels.
+  std::optional<std::vector<int64_t>> label_channels{};
 
   bool labels() const { return output == Output::kLabels && !regression; }
+  std::vector<int64_t> label_channels_of(int64_t channels) const;
 };
 
 // Type and channels of what decode gives for a network of `channels`; Error where the threshold or a label cannot be.
 VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOptions& options);
 
-// Of `voxels` voxels, channel first: labels (uint8: background and foreground for one channel, the strongest channel
-// for several) or float32, one channel per channel of the network.
+// Of `voxels` voxels, channel first: labels (uint8: background and foreground for one label channel, the strongest one
+// of several) or float32, one channel per channel of the network.
 void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options);
 Volume decode(const Logits& logits, const DecodeOptions& options);
 
-// inference.postprocess on a whole prediction of one class. `logits` is null where the chain needs labels alone.
+// inference.postprocess on a whole prediction of one label channel. `logits` is null where the chain needs labels
+// alone.
 void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
                     const PostChain& chain);
 // The same for a chain that makes objects: their numbers as uint32. Each channel is a probability of its own

@@ -128,6 +128,11 @@ class LossSet {
     bool foreground = false;
   };
   Compared compared_with_label(const at::Tensor& logits) const;
+  struct LabelChannels {
+    std::vector<int64_t> channels;  // empty: every term names a target of its own
+    bool foreground = false;
+  };
+  LabelChannels label_channels() const;  // by number; where no term is, of a loss that makes its target of the label
   // Error where labels of these values have a class that is beyond the channels of a term.
   void require_channels(const std::vector<int64_t>& label_values) const;
 

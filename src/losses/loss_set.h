@@ -47,6 +47,7 @@ struct LossSet::Impl {
   bool begins(const Term& term, int64_t step) const;  // or, without a delay, is due
   void add_term(const LossTerm& term);
   View view_of(const LossTerm& term, const LossEntry& entry) const;
+  const View* label_view() const;  // the first on the label or its foreground; null: none
   void set_class_values(const DataOptions& data);
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;

@@ -82,11 +82,30 @@ void LossSet::require_channels(const std::vector<int64_t>& label_values) const {
 }
 
 LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {
-  for (const Impl::View& view : impl_->views) {
-    const bool foreground = is_foreground(view.target, impl_->options);
-    if (view.target.empty() || foreground) return {view.of(logits), foreground};
+  const Impl::View* const view = impl_->label_view();
+  return view ? Compared{view->of(logits), !view->target.empty()} : Compared{};
+}
+
+LossSet::LabelChannels LossSet::label_channels() const {
+  const Impl::View* view = impl_->label_view();
+  const bool foreground = view && !view->target.empty();
+  for (const Impl::Term& term : impl_->terms)  // what a loss makes of the label by itself is about the same channels
+    if (!view && term.options.target.empty()) view = &impl_->views[term.view];
+  if (!view) return {};
+  LabelChannels of_label{.channels = view->chosen, .foreground = foreground};
+  if (view->chosen.empty()) {
+    of_label.channels.resize(static_cast<size_t>(view->count));
+    std::iota(of_label.channels.begin(), of_label.channels.end(), 0);
   }
-  return {};
+  for (int64_t& channel : of_label.channels) channel += view->first;
+  return of_label;
+}
+
+const LossSet::Impl::View* LossSet::Impl::label_view() const {
+  const auto found = std::find_if(views.begin(), views.end(), [&](const View& view) {
+    return view.target.empty() || is_foreground(view.target, options);
+  });
+  return found == views.end() ? nullptr : &*found;
 }
 
 }  // namespace vox

@@ -27,10 +27,13 @@ bool wants_classes(const LossOptions& loss) {
 
 int64_t out_channels(const Options& options, const std::vector<int64_t>& label_values) {
   if (options.data.target == "regression") return 1;
+  std::vector<int64_t> named = options.data.labels;
+  std::erase(named, options.data.ignore_label);
   int64_t largest = 1;
   for (const int64_t value : label_values) largest = std::max(largest, value);
-  const bool binary = label_values.size() <= 2 && !wants_classes(options.loss);
-  return binary ? 1 : largest + 1;
+  const bool binary = (named.empty() ? label_values : named).size() <= 2 && !wants_classes(options.loss);
+  if (binary) return 1;
+  return named.empty() ? largest + 1 : static_cast<int64_t>(named.size());
 }
 
 bool half_precision(const TrainingOptions& training) {

@@ -149,5 +149,20 @@ TEST_F(MakeLearner, LabelsBeyondTheChannelsAreRefusedBeforeTheFirstStep) {
   EXPECT_NO_THROW(made());
 }
 
+TEST(ResolveModel, ChannelsAreTheLabelsThatAreNamedElseUpToTheLargest) {
+  Options options;
+  const auto channels = [&](std::vector<int64_t> named, const std::vector<int64_t>& found) {
+    options.data.labels = std::move(named);
+    return resolve_model(options, 1, found).out_channels;
+  };
+  EXPECT_EQ(channels({}, {0, 1}), 1);
+  EXPECT_EQ(channels({}, {0, 4}), 1);
+  EXPECT_EQ(channels({}, {0, 1, 4}), 5);
+  EXPECT_EQ(channels({0, 10, 205}, {0, 10}), 3);
+  EXPECT_EQ(channels({0, 255}, {0, 255}), 1);
+  options.data.ignore_label = 205;
+  EXPECT_EQ(channels({0, 10, 205}, {0, 10}), 1);
+}
+
 }  // namespace
 }  // namespace vox

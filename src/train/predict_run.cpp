@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "config/config.h"
 #include "infer/predict.h"
+#include "losses/loss.h"
 #include "nets/weights.h"
 #include "report/run_folder.h"
 #include "train/checkpoint.h"
@@ -220,6 +221,16 @@ void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest
   }
 }
 
+// Channels that no label was compared with (boundaries, affinities) are no classes. Imported weights have no loss.
+void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
+  decode.class_values = trained.state.class_values;
+  if (trained.options.loss.terms.empty()) return;
+  const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
+  const LossSet::LabelChannels of_label = loss.label_channels();
+  decode.label_channels = of_label.channels;
+  if (of_label.foreground) decode.class_values.clear();
+}
+
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
   const InferenceOptions& inference = trained.options.inference;
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
@@ -228,12 +239,13 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   options.output.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
   options.output.decode.regression = trained.options.data.target == "regression";
   options.output.decode.threshold = inference.threshold;
-  options.output.decode.class_values = trained.state.class_values;
+  tell_what_channels_are(options.output.decode, trained);
   options.output.orientation = trained.options.data.orientation;
   options.output.format = inference.format.starts_with('.') ? inference.format.substr(1) : inference.format;
   if (!request.probabilities) options.output.postprocess = inference.postprocess;
   if (request.threshold) use_threshold(options.output, *request.threshold);
-  const bool one_class = options.output.decode.labels() && trained.model.out_channels == 1;
+  const bool one_class =
+      options.output.decode.labels() && options.output.decode.label_channels_of(trained.model.out_channels).size() == 1;
   if (request.threshold && !one_class && request.say)
     request.say("note: --threshold cuts the probability of one class into labels; nothing is cut here");
   options.mask = {inference.mask, trained.options.data.root};

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from training import checkpoint, metadata, record, tensors, write_training
 
 
@@ -67,6 +68,44 @@ def test_a_flipped_bit_anywhere_is_noticed(trained, voxloom, draw, tmp_path):
         damaged.write_bytes(whole[:length])
         result = voxloom("predict", damaged, trained / "images" / "case_000.npy", "--output", tmp_path, check=False)
         assert result.returncode == 1 and str(damaged) in result.stderr
+
+
+def start_from(voxloom, trained, folder, weights, *overrides):
+    return voxloom("train", trained / "recipe.yaml", "--run", folder / "run", "--export-batches", folder / "out",
+                   f"model.weights={weights}", "training.max_epochs=1", "training.iterations_per_epoch=1",
+                   "validation.every=0", *overrides, check=False)
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_another_run_starts_from_its_weights_not_from_their_average(trained, voxloom, tmp_path, stripped):
+    path = checkpoint(trained / "run")
+    if stripped:  # of its metadata
+        save_file(load_file(path), tmp_path / "w.safetensors")
+    result = start_from(voxloom, trained, tmp_path, tmp_path / "w.safetensors" if stripped else path)
+    assert result.returncode == 0 and "drawn afresh" not in result.stderr and "skipped" not in result.stderr
+    stored, started = tensors(path), tensors(tmp_path / "out" / "weights.safetensors")
+    assert all(np.array_equal(values, stored["model." + name]) for name, values in started.items())
+    assert any(not np.array_equal(values, stored["ema." + name]) for name, values in started.items())
+
+
+def test_what_another_network_does_not_find_in_it_is_said(trained, voxloom, tmp_path):
+    path = checkpoint(trained / "run")
+    result = start_from(voxloom, trained, tmp_path, path, "model.architecture=resenc_unet")
+    assert result.returncode == 0, result.stderr
+    stored = {name[6:]: values for name, values in tensors(path).items() if name.startswith("model.")}
+    started = tensors(tmp_path / "out" / "weights.safetensors")
+    shared = started.keys() & stored.keys()
+    assert shared and all(np.array_equal(started[name], stored[name]) for name in shared)
+    for said in (result.stderr, (tmp_path / "run" / "log.txt").read_text()):
+        assert f"not in the file, drawn afresh: {len(started) - len(shared)} of the network's {len(started)}" in said
+        assert f"not in the network, skipped: {len(stored) - len(shared)} of the file's tensors (" in said
+
+
+def test_a_network_that_finds_nothing_in_it_is_refused(trained, voxloom, tmp_path):
+    path = checkpoint(trained / "run")
+    result = start_from(voxloom, trained, tmp_path, path, "model.architecture=monai_unet")
+    assert result.returncode == 1 and str(path) in result.stderr
+    assert "none of the weights belongs to this network" in result.stderr
 
 
 def damage(path, place=-100):

@@ -1,11 +1,12 @@
 """A run that was stopped, by whatever means and with whatever threads, ends as one that never was."""
+import json
+import os
 import signal
 import subprocess
-import time
 
 import pytest
 from conftest import PROGRAM
-from processes import runnable_threads
+from processes import last_step, none_is_left, runnable_threads, start_program, wait_for_step, wait_until  # noqa: F401
 from training import assert_same_weights, checkpoint, metadata, record, rows, tensors, write_training
 
 LONG = ["training.max_epochs=4", "training.iterations_per_epoch=25", "training.ema=0.9", "training.schedule=plateau",
@@ -14,20 +15,31 @@ ENDLESS = [*LONG, "training.iterations_per_epoch=2000", "monitor.log_every=1"]  
 
 
 def start(recipe, run, *options):
-    return subprocess.Popen([PROGRAM, "train", recipe, "--run", run, *options], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+    return start_program("train", recipe, "--run", run, *options)
+
+
+def end_of(process, seconds=60):
+    """What it printed and what it complained of."""
+    return process.communicate(timeout=seconds)
+
+
+def finish(recipe, run, *options):
+    command = [PROGRAM, "train", recipe, "--run", run, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def wait_for_steps(run, steps, process):
     """Until this process has brought the run at least so many steps further than it was."""
-    while not (run / "run.json").exists() or record(run)["processes"][-1]["pid"] != process.pid:
-        if process.poll() is not None:
-            return
-        time.sleep(0.01)
-    last = lambda: max([0] + [int(row["step"]) for row in rows(run)] if (run / "metrics.csv").exists() else [0])
-    before = last()
-    while process.poll() is None and last() < before + steps:
-        time.sleep(0.01)
+    is_its_own = lambda: (run / "run.json").exists() and record(run)["processes"][-1]["pid"] == process.pid
+    if not wait_until(is_its_own, process):
+        return
+    before = last_step(run)
+    wait_until(lambda: last_step(run) >= before + steps, process)
+
+
+def wait_for_checkpoint(run, process):
+    assert wait_until(lambda: checkpoint(run).exists(), process), process.stderr.read()
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +47,7 @@ def unbroken(tmp_path_factory):
     import random
     folder = tmp_path_factory.mktemp("resume")
     recipe = write_training(folder, random.Random(2))
-    process = start(recipe, folder / "run", *LONG)
-    assert process.wait() == 0, process.stderr.read()
+    finish(recipe, folder / "run", *LONG)
     return folder
 
 
@@ -49,10 +60,9 @@ def test_stops_at_random_steps_with_other_threads_change_no_bit(unbroken, draw, 
                         "monitor.log_every=1", f"data.prefetch_factor={draw.randrange(1, 4)}")
         wait_for_steps(run, draw.randrange(1, 16), process)
         process.send_signal(how)
-        error = process.communicate()[1]
+        error = end_of(process)[1]
         assert process.returncode in (statuses[how], 0), error
-    process = start(unbroken / "recipe.yaml", run, *LONG, "data.num_workers=3")
-    assert process.wait() == 0, process.stderr.read()
+    finish(unbroken / "recipe.yaml", run, *LONG, "data.num_workers=3")
     assert_same_weights(checkpoint(run), checkpoint(unbroken / "run"))
     steps = [int(row["step"]) for row in rows(run)]
     assert steps == sorted(set(steps))
@@ -71,13 +81,11 @@ def test_sigusr1_saves_and_goes_on_and_sighup_is_nothing(unbroken, tmp_path):
     assert not checkpoint(run).exists()
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGUSR1)
-    while not checkpoint(run).exists():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.01)
+    wait_for_checkpoint(run, process)
     wait_for_steps(run, 3, process)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    assert process.wait(timeout=60) == 130
 
 
 def test_two_processes_cannot_write_one_run(unbroken, voxloom, tmp_path):
@@ -87,7 +95,7 @@ def test_two_processes_cannot_write_one_run(unbroken, voxloom, tmp_path):
     second = voxloom("train", unbroken / "recipe.yaml", "--run", run, *ENDLESS, check=False)
     assert second.returncode == 1 and str(run) in second.stderr
     process.send_signal(signal.SIGTERM)
-    assert process.wait() == 143
+    assert process.wait(timeout=60) == 143
 
 
 def test_a_changed_configuration_is_shown_and_refused(unbroken, voxloom, tmp_path):
@@ -95,7 +103,7 @@ def test_a_changed_configuration_is_shown_and_refused(unbroken, voxloom, tmp_pat
     process = start(unbroken / "recipe.yaml", run, *ENDLESS)
     wait_for_steps(run, 2, process)
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    assert process.wait(timeout=60) == 130
     refused = voxloom("train", unbroken / "recipe.yaml", "--run", run, *ENDLESS, "training.lr=0.5", check=False)
     assert refused.returncode == 1
     assert "training.lr" in refused.stderr and "0.5" in refused.stderr and "--force" in refused.stderr
@@ -154,14 +162,17 @@ def test_what_a_run_goes_back_behind_is_kept_aside(unbroken, voxloom, tmp_path):
     options = ["train", unbroken / "recipe.yaml", "--run", run, *LONG, "system.compute_threads=1",
                "training.iterations_per_epoch=3", "training.save_every=1"]
     voxloom(*options, "training.max_epochs=3")
+    checkpoint(run, "best").unlink()  # whichever it was: now it is the last
+    os.link(checkpoint(run, "epoch-0003"), checkpoint(run, "best"))
     other = ["training.lr=0.001", "--force"]
     said = voxloom(*options, "training.max_epochs=2", *other, "--resume", checkpoint(run, "epoch-0001"))
     assert "checkpoints-before-1" in said.stderr
     steps = {path.stem: int(metadata(path)["step"]) for path in (run / "checkpoints-before-1").glob("*.safetensors")}
-    assert steps.items() >= {"last": 9, "epoch-0002": 6, "epoch-0003": 9}.items()
+    assert steps.items() >= {"last": 9, "best": 9, "epoch-0002": 6, "epoch-0003": 9}.items()
     assert len(rows(run / "checkpoints-before-1", "val")) == 3
     steps = {path.stem: int(metadata(path)["step"]) for path in (run / "checkpoints").iterdir()}
     assert steps.items() >= {"last": 6, "epoch-0001": 3, "epoch-0002": 6}.items() and max(steps.values()) == 6
+    assert steps["best"] == json.loads(metadata(checkpoint(run))["early_stop"])["best_step"]
     voxloom(*options, "training.max_epochs=3", *other)
     assert record(run)["processes"][-1]["first_step"] == 7
 
@@ -172,7 +183,7 @@ def test_a_run_that_went_on_from_a_file_says_how_to_go_on(unbroken, voxloom, tmp
                     "--resume", file)
     wait_for_steps(tmp_path / "run", 1, process)
     process.send_signal(signal.SIGTERM)
-    said = process.communicate()[0]
+    said = end_of(process)[0]
     assert process.returncode == 143
     assert f"the same command with --run {tmp_path / 'run'} and without --resume goes on" in said
 
@@ -197,8 +208,7 @@ JUDGED = [*LONG, "training.max_epochs=2", "training.iterations_per_epoch=5", "tr
 
 @pytest.fixture(scope="module")
 def judged(unbroken):
-    process = start(unbroken / "recipe.yaml", unbroken / "judged", *JUDGED)
-    assert process.wait() == 0, process.stderr.read()
+    finish(unbroken / "recipe.yaml", unbroken / "judged", *JUDGED)
     return unbroken / "judged"
 
 
@@ -206,12 +216,10 @@ def judged(unbroken):
 def test_a_validation_that_was_stopped_comes_first_when_the_run_goes_on(unbroken, judged, voxloom, tmp_path, how):
     run = tmp_path / "run"
     process = start(unbroken / "recipe.yaml", run, *JUDGED, *SLOW)
-    wait_for_steps(run, 5, process)
+    assert wait_for_step(run, 5, process), process.stderr.read()
     if how == signal.SIGKILL:
         process.send_signal(signal.SIGUSR1)
-        while not checkpoint(run).exists():
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.01)
+        wait_for_checkpoint(run, process)
     process.send_signal(how)
     assert process.wait(timeout=20) == {signal.SIGTERM: 143, signal.SIGKILL: -9}[how]
     facts = metadata(checkpoint(run))
@@ -231,23 +239,53 @@ def test_a_validation_that_was_stopped_comes_first_when_the_run_goes_on(unbroken
 def test_a_stop_in_the_last_validation_leaves_a_run_that_is_not_finished(unbroken, voxloom, tmp_path):
     run, options = tmp_path / "run", [*JUDGED, "training.max_epochs=1", "training.iterations_per_epoch=2"]
     process = start(unbroken / "recipe.yaml", run, *options, *SLOW)
-    wait_for_steps(run, 2, process)
+    assert wait_for_step(run, 2, process), process.stderr.read()
     voxloom("stop", run)
     assert process.wait(timeout=20) == 0 and record(run)["state"] == "stopped"
     said = voxloom("train", unbroken / "recipe.yaml", "--run", run, *options, "--force").stdout
     assert "Finished at step 2; best dice" in said and [row["step"] for row in rows(run, "val")] == ["2"]
 
 
-def test_a_stop_while_the_data_load_ends_a_run_soon(unbroken, tmp_path):
-    run = tmp_path / "run"
-    process = start(unbroken / "recipe.yaml", run, "data.preprocess=[{name: median, size: 15}]", "system.num_cpus=1",
-                    f"data.cache_dir={tmp_path}/cache")
-    while not (run / "run.json").exists():
-        time.sleep(0.01)
+def test_a_run_that_is_stopped_before_its_first_step_keeps_what_it_went_on_from(unbroken, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    options = [*JUDGED, "training.iterations_per_epoch=2", *SLOW]
+    process = start(unbroken / "recipe.yaml", first, *options)
+    assert wait_for_step(first, 2, process), process.stderr.read()
     process.send_signal(signal.SIGTERM)
-    said = process.communicate()[0]
-    assert process.returncode == 143 and "Stopped at step 0" in said
+    assert process.wait(timeout=20) == 143
+    process = start(unbroken / "recipe.yaml", second, *options, "--resume", checkpoint(first))
+    status = second / "status.json"
+    validates = lambda: status.exists() and json.loads(status.read_text())["phase"] == "validation"
+    assert wait_until(validates, process), process.stderr.read()
+    process.send_signal(signal.SIGTERM)
+    said = end_of(process, 20)[0]
+    assert process.returncode == 143 and "and without --resume goes on" in said
+    facts = metadata(checkpoint(second))
+    assert facts["step"] == "2" and facts["epoch_open"] == "true"
+    assert_same_weights(checkpoint(second), checkpoint(first))
+
+
+def stopped_while_the_data_load(unbroken, folder, *options):
+    run = folder / "run"
+    process = start(unbroken / "recipe.yaml", run, "data.preprocess=[{name: median, size: 15}]", "system.num_cpus=1",
+                    f"data.cache_dir={folder}/cache", *options)
+    assert wait_until(lambda: (run / "run.json").exists(), process), process.stderr.read()
+    process.send_signal(signal.SIGTERM)
+    said, error = end_of(process)
+    assert process.returncode == 143, error
     assert record(run)["state"] == "stopped" and not checkpoint(run).exists()
+    return said
+
+
+def test_a_stop_while_the_data_load_ends_a_run_soon(unbroken, tmp_path):
+    assert "Stopped at step 0" in stopped_while_the_data_load(unbroken, tmp_path)
+
+
+def test_a_stop_while_the_data_load_leaves_the_file_to_go_on_from(unbroken, tmp_path):
+    said = stopped_while_the_data_load(unbroken, tmp_path, "training.max_epochs=9", "--force", "--resume",
+                                       checkpoint(unbroken / "run"))
+    assert "Stopped at step 100" in said
+    assert f"the same command with --run {tmp_path / 'run'} and its --resume goes on" in said
 
 
 def test_torchs_threads_are_those_of_the_checkpoint_where_the_cpus_allow_it(unbroken, voxloom, tmp_path):
@@ -301,8 +339,7 @@ loss:
     recipe = write_training(tmp_path, draw, terms)
     for name, more in (("whole", []), ("again", ["data.num_workers=3"]),
                        ("resumed", ["--resume", tmp_path / f"whole/checkpoints/epoch-000{draw.randrange(1, 3)}.safetensors"])):
-        process = start(recipe, tmp_path / name, *options, *more)
-        assert process.wait() == 0, process.stderr.read()
+        finish(recipe, tmp_path / name, *options, *more)
     values = {name: {row["step"]: (row["loss"], row["loss.topology"]) for row in rows(tmp_path / name)}
               for name in ("whole", "again", "resumed")}
     assert [step for step, (_, late) in values["whole"].items() if late] == ["4", "9", "14"]

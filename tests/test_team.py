@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from conftest import PROGRAM
+from processes import none_is_left, start_program, wait_for_step  # noqa: F401
 from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
 
 SHORT = ["training.max_epochs=3", "training.iterations_per_epoch=8", "training.ema=0.9", "training.schedule=plateau",
@@ -21,7 +22,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("team")
     write_training(folder, random.Random(5))
     subprocess.run([PROGRAM, "train", folder / "recipe.yaml", "--run", folder / "one", "--device", "cpu", *SHORT,
-                    "training.accumulate=2"], check=True, capture_output=True)
+                    "training.accumulate=2"], check=True, capture_output=True, timeout=300)
     return folder
 
 
@@ -37,11 +38,6 @@ def workers_of(process):
         except OSError:
             pass  # it ended meanwhile
     return found
-
-
-def wait_for_step(run, step, process):
-    while process.poll() is None and not ((run / "metrics.csv").exists() and len(rows(run)) >= step):
-        time.sleep(0.01)
 
 
 def values_of(run):
@@ -74,12 +70,12 @@ def test_running_statistics_are_the_mean_of_all_processes(trained, voxloom, tmp_
 
 def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):
     run = tmp_path / "run"
-    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM]
+    process = start_program(*command)
     wait_for_step(run, 3, process)
     workers = workers_of(process)
     process.send_signal(signal.SIGTERM)
-    process.communicate()
+    process.communicate(timeout=60)
     assert process.returncode in (143, 0)
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
     refused = voxloom("train", trained / "recipe.yaml", "--run", run, *SHORT, "--device", "cpu", check=False)
@@ -91,9 +87,9 @@ def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):
 
 def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):
     run = tmp_path / "run"
-    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
+    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
                "training.iterations_per_epoch=5000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start_program(*command)
     wait_for_step(run, 2, process)
     for sent in (signal.SIGUSR1, signal.SIGTERM):
         for one in (*workers_of(process), process.pid):
@@ -106,8 +102,8 @@ def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):
 def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, voxloom, tmp_path):
     run = tmp_path / "run"
     endless = ["training.iterations_per_epoch=5000", "training.max_epochs=1"]
-    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *endless, *TEAM]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *endless, *TEAM]
+    process = start_program(*command)
     wait_for_step(run, 2, process)
     os.kill(workers_of(process)[0], signal.SIGKILL)
     said = process.communicate(timeout=60)[1]
@@ -118,14 +114,14 @@ def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, vo
 
 def test_when_the_leader_dies_nobody_is_left(trained, tmp_path):
     run = tmp_path / "run"
-    command = [PROGRAM, "train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
+    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
                "training.iterations_per_epoch=5000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start_program(*command)
     wait_for_step(run, 2, process)
     workers = workers_of(process)
     assert len(workers) == 1
     process.kill()
-    process.wait()
+    process.wait(timeout=60)
     for _ in range(200):
         if not os.path.exists(f"/proc/{workers[0]}"):
             return

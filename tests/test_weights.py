@@ -97,6 +97,31 @@ def test_several_dicts_of_tensors_are_told_apart_by_entry(voxloom, tmp_path):
     assert show(voxloom, tmp_path / "w.pt", "--entry", "second") == {"b": ("F32", [2])}
 
 
+@pytest.mark.parametrize("name", ["state_dict", "model_state_dict", "my_network"])
+def test_loose_tensors_beside_the_weights_are_no_weights(voxloom, draw, tmp_path, name):
+    state = unet_weights(draw).state_dict()
+    torch.save({"epoch": 3, name: state, "loss": torch.tensor(0.3), "step": torch.tensor(7)}, tmp_path / "w.pt")
+    assert show(voxloom, tmp_path / "w.pt") == expected_of(state)
+    said = voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors").stdout
+    assert "recognised as unet" in said
+
+
+def test_of_several_dicts_the_one_with_the_most_tensors_is_taken_but_no_average(voxloom, tmp_path):
+    few, many = ({f"{i}": torch.ones(n) for i in range(n)} for n in (2, 5))
+    for held in [{"state_dict": few, "model": many}, {"model": many, "ema": many | {"n_averaged": torch.tensor(1)}},
+                 {"network": many, "optimizer": {"state": many | few | {"more": torch.ones(1)}}},
+                 many | {"state_dict": few}, {"module": few, "net": {"weights": many}}]:
+        torch.save(held, tmp_path / "w.pt")
+        assert show(voxloom, tmp_path / "w.pt") == expected_of(many)
+
+
+def test_loose_tensors_are_named_where_no_dict_is_preferred(voxloom, tmp_path):
+    pair = {"a": torch.ones(1), "b": torch.ones(2)}
+    torch.save({"loss": torch.tensor(0.3), "first": pair, "second": dict(pair)}, tmp_path / "w.pt")
+    said = refusal(voxloom, tmp_path / "w.pt")
+    assert "--entry" in said and "first (2 tensors)" in said and "second (2 tensors)" in said
+
+
 def test_torchscript_is_sent_to_its_own_option(voxloom, tmp_path):
     torch.jit.script(torch.nn.Linear(1, 1)).save(tmp_path / "m.pt")
     assert "torchscript" in refusal(voxloom, tmp_path / "m.pt")
@@ -166,7 +191,8 @@ def test_partial_takes_a_head_of_another_size_and_says_what_it_skipped(voxloom, 
 
 def test_weights_of_no_known_network_are_named(voxloom, tmp_path):
     torch.save({"fc.weight": torch.ones(2, 2)}, tmp_path / "w.pt")
-    assert "fc.weight" in refusal(voxloom, tmp_path / "w.pt", "import")
+    said = refusal(voxloom, tmp_path / "w.pt", "import")
+    assert "fc.weight" in said and "--architecture" in said and "--entry" in said
 
 
 def test_imported_weights_predict_with_the_settings_they_were_given(voxloom, draw, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from weight_files import assert_computes, forward, show, wrapped
+from weight_files import assert_computes, forward, refusal, show, wrapped
 
 
 def random_monai(draw):
@@ -56,6 +56,19 @@ def test_monai_networks_are_recognised_and_go_back_unchanged(voxloom, draw, tmp_
     network.load_state_dict(state, strict=True)
     for key, tensor in network.state_dict().items():
         assert torch.equal(state[key], tensor), key
+
+
+@pytest.mark.parametrize("norm", [("group", {"num_groups": 2}), ("instance", {"affine": True})])
+def test_norms_that_look_alike_are_asked_for(voxloom, draw, tmp_path, norm):
+    nets = pytest.importorskip("monai.networks.nets")
+    torch.manual_seed(draw.randrange(2**31))
+    network = nets.UNet(3, 1, 2, [4, 8, 16], (2, 2), num_res_units=draw.choice([1, 2]), norm=norm).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    said = refusal(voxloom, tmp_path / "w.pt", "import")
+    assert "affine instance norms" in said and "norm=group norm_groups=N" in said
+    if norm[0] == "group":
+        assert_computes(voxloom, tmp_path, tmp_path / "w.pt", network, torch.randn(1, 1, 16, 16, 16),
+                        draw.choice(["norm=group", "model.norm=group"]), "norm_groups=2")
 
 
 GOLDEN = {"mednext_k3": "mednext", "mednext_k3_grn": "mednext", "mednext_k5_ds": "mednext", "resenc_plain": "resenc_unet",

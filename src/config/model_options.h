@@ -133,7 +133,10 @@ struct ModelOptions {
             {.meaning = "Finest stages of rsunet whose kernels are flat in z", .min = 0, .max = 64});
     v.field("file", file,
             {.meaning = "TorchScript module to train instead of a built-in network", .form = Form::kPath});
-    v.field("weights", weights, {.meaning = "Weights to start from", .form = Form::kPath});
+    v.field("weights", weights,
+            {.meaning = "Weights to start from, as safetensors; of a checkpoint those below model., not their average; "
+                        "what is not in the file is drawn afresh",
+             .form = Form::kPath});
   }
   bool operator==(const ModelOptions&) const = default;
 };

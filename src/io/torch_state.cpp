@@ -136,20 +136,50 @@ std::vector<Candidate> candidates_in(const Pickle& pickle) {
 
 std::string paths_text(const std::vector<Candidate>& candidates) {
   std::vector<std::string> parts;
-  for (const Candidate& c : candidates) parts.push_back(concat(printable(c.path), " (", c.tensors, " tensors)"));
+  for (const Candidate& c : candidates) {
+    const std::string name = c.path.empty() ? "the top level" : printable(c.path);
+    parts.push_back(concat(name, " (", c.tensors, c.tensors == 1 ? " tensor)" : " tensors)"));
+  }
   return join(parts, ", ");
 }
 
-// What trainers call the weights, in the order of preference.
+bool of_optimizer(const Candidate& candidate) {
+  return candidate.path.find("optim") != std::string::npos;
+}
+
+bool is_average(const Candidate& candidate) {
+  return ("." + candidate.path).find(".ema") != std::string::npos;
+}
+
+// Tensors at the top level beside a dict of more are no weights: a loss, a step.
+std::vector<Candidate> without_loose_ones(std::vector<Candidate> candidates) {
+  const size_t loose = candidates.front().path.empty() ? candidates.front().tensors : 0;
+  const bool beside = loose > 0 && std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+                        return c.tensors > loose && !of_optimizer(c) && !is_average(c);
+                      });
+  if (beside) candidates.erase(candidates.begin());
+  return candidates;
+}
+
+// An average may have a tensor more than what it is of: a counter.
+bool better(const Candidate& a, const Candidate& b) {
+  return is_average(a) != is_average(b) ? is_average(b) : a.tensors > b.tensors;
+}
+
+// Of the dicts that are called what trainers call the weights the one with the most tensors; of equal ones the first in
+// the order of the names.
 const Candidate& choose(const std::vector<Candidate>& candidates, const std::string& path) {
   static const std::vector<std::string> names{
       "",        "state_dict", "network_weights", "model_state_dict", "model", "network_state_dict", "net",
       "network", "weights",    "module",          "generator",        "ema",   "ema_state_dict"};
+  const Candidate* best = nullptr;
   for (const std::string& name : names) {
     for (const Candidate& candidate : candidates) {
-      if (last_part(candidate.path) == name && candidate.path.find("optim") == std::string::npos) return candidate;
+      const bool named = last_part(candidate.path) == name && !of_optimizer(candidate);
+      if (named && (best == nullptr || better(candidate, *best))) best = &candidate;
     }
   }
+  if (best != nullptr) return *best;
   VOX_CHECK(candidates.size() == 1, path, " holds several dicts of tensors: ", paths_text(candidates),
             "; say which one with --entry NAME");
   return candidates.front();
@@ -181,8 +211,9 @@ bool TorchTensor::contiguous() const {
 }
 
 std::vector<TorchTensor> find_state_dict(const Pickle& pickle, const std::string& entry, const std::string& path) {
-  const std::vector<Candidate> candidates = candidates_in(pickle);
+  std::vector<Candidate> candidates = candidates_in(pickle);
   VOX_CHECK(!candidates.empty(), path, " holds no dict of tensors; torch.save(model.state_dict(), ...) writes one");
+  if (entry.empty()) candidates = without_loose_ones(std::move(candidates));
   const Candidate& chosen = entry.empty() ? choose(candidates, path) : find_entry(candidates, entry, path);
   std::vector<TorchTensor> tensors;
   std::set<std::string> names;

@@ -115,8 +115,9 @@ Strings infer_monai_unet(const ShapeView& shapes) {
   const bool transposed = shapes.has("model." + up);
   if (transposed) add_kernels(options, "up_kernels", up_kernels);
   add_monai_upsampling(options, shapes, transposed);
-  const bool batch = shapes.any_ends_with(".adn.N.running_mean"), group = shapes.any_ends_with(".adn.N.weight");
-  options.push_back(batch ? "norm=batch" : group ? "norm=group" : "norm=instance");
+  // Scales without running statistics are those of a group norm or of an affine instance norm: that stays open.
+  const bool batch = shapes.any_ends_with(".adn.N.running_mean"), scales = shapes.any_ends_with(".adn.N.weight");
+  if (batch || !scales) options.push_back(batch ? "norm=batch" : "norm=instance");
   if (!shapes.has("model." + down.substr(0, down.size() - 6) + "bias")) options.push_back("conv_bias=false");
   return options;
 }

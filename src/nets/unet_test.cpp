@@ -199,7 +199,10 @@ TEST_F(SafetensorsTest, WeightsOfAnotherNetworkAreRefusedByName) {
   EXPECT_THROW(load_weights(*network, weights), Error);
   weights.erase("encoder.stages.0.0.convs.0.conv.weight");
   EXPECT_THROW(load_weights(*network, weights), Error);
-  EXPECT_EQ(load_weights(*network, weights, Missing::kKeep).missing.size(), 1u);
+  const LoadReport report = load_weights(*network, weights, Missing::kKeep);
+  EXPECT_EQ(report.missing.size(), 1u);
+  EXPECT_TRUE(partial_note(report, *network, "w").starts_with("w: not in the file, drawn afresh: 1 of the network's "));
+  EXPECT_EQ(partial_note({}, *network, "w"), "");
 }
 
 }  // namespace

@@ -21,6 +21,24 @@ constexpr TypeName kTypes[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::k
                                {at::kLong, "I64"},  {at::kInt, "I32"},    {at::kShort, "I16"},     {at::kChar, "I8"},
                                {at::kByte, "U8"},   {at::kBool, "BOOL"}};
 
+constexpr size_t kShown = 6;  // names of a list
+
+std::string first_of(const std::vector<std::string>& names) {  // "a, b, ..."
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) shown.push_back(printable(names[i]));
+  if (names.size() > kShown) shown.push_back("...");
+  return join(shown, ", ");
+}
+
+// A checkpoint has the weights below "model.", beside their average and the state of the optimizer. Wrappers have them
+// there too, and MONAI's UNet has names of its own that begin so.
+std::string prefix_in(const SafetensorsFile& file, const Network& network) {
+  const std::string& first = network.parameters().all().front().name();
+  const bool checkpoint = file.metadata().count("model.architecture") > 0 || file.find("voxloom.crc32c");
+  const bool wrapped = !file.find(first) && file.find("model." + first);
+  return checkpoint || wrapped ? "model." : "";
+}
+
 }  // namespace
 
 std::string safetensors_type(at::ScalarType type) {
@@ -53,12 +71,26 @@ TensorToStore tensor_to_store(const std::string& name, const at::Tensor& tensor)
 }
 
 std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 6;
-  std::vector<std::string> shown;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) shown.push_back(printable(names[i]));
-  std::string text = join(shown, ", ");
-  if (names.size() > kShown) text += concat(", ... (", names.size(), " in all)");
-  return text;
+  return first_of(names) + (names.size() > kShown ? concat(" (", names.size(), " in all)") : "");
+}
+
+std::string partial_note(const LoadReport& report, const Network& network, const std::string& path) {
+  const std::set<std::string> missing(report.missing.begin(), report.missing.end());
+  std::vector<std::string> drawn, parts;
+  for (const Parameter& parameter : network.parameters().all()) {
+    const ParameterKind kind = parameter.spec.kind;
+    const bool same_in_all = kind == ParameterKind::kBatchCount || kind == ParameterKind::kConstant;
+    if (!same_in_all && missing.count(parameter.name()) > 0) drawn.push_back(parameter.name());
+  }
+  if (!drawn.empty()) {
+    parts.push_back(concat("not in the file, drawn afresh: ", drawn.size(), " of the network's ",
+                           network.parameters().all().size(), " tensors (", first_of(drawn), ")"));
+  }
+  if (!report.unexpected.empty()) {
+    parts.push_back(concat("not in the network, skipped: ", report.unexpected.size(), " of the file's tensors (",
+                           first_of(report.unexpected), ")"));
+  }
+  return parts.empty() ? "" : concat(path, ": ", join(parts, "; "));
 }
 
 void require_fit(const LoadReport& report, const Network& network, const std::string& path, Missing missing) {
@@ -99,9 +131,7 @@ LoadReport load_weights(Network& network, const TensorMap& weights, Missing miss
 }
 
 LoadReport load_weights(Network& network, const SafetensorsFile& file, const std::string& prefix, Missing missing) {
-  const std::string& first = network.parameters().all().front().name();
-  const bool in_checkpoint = prefix.empty() && !file.find(first) && file.find("model." + first);
-  const std::string start = in_checkpoint ? "model." : prefix;
+  const std::string start = prefix.empty() ? prefix_in(file, network) : prefix;
   TensorMap weights;
   for (const StoredTensor& tensor : file.tensors()) {
     if (tensor.name.rfind(start, 0) != 0) continue;

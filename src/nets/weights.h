@@ -32,10 +32,14 @@ struct LoadReport {
 void require_fit(const LoadReport& report, const Network& network, const std::string& path, Missing missing);
 std::string some_of(const std::vector<std::string>& names);  // "a, b, ... (12 in all)"
 
-// Sets masters (and shadows) by name. Entries that the original networks store a second time are passed over.
+// Sets masters (and shadows) by name. Entries that the original networks store a second time are passed over. Of a
+// checkpoint it is the weights that are taken, not their average.
 LoadReport load_weights(Network& network, const TensorMap& weights, Missing missing = Missing::kFail);
 LoadReport load_weights(Network& network, const SafetensorsFile& file, const std::string& prefix = "",
                         Missing missing = Missing::kFail);
+// What to say of weights that were loaded with kKeep: how many tensors were drawn afresh, how many of the file skipped,
+// and the first of each. Empty where all fit. `path` is the file.
+std::string partial_note(const LoadReport& report, const Network& network, const std::string& path);
 
 // What rebuilds a network, as metadata: the options of section `model` as text, by their names.
 Metadata describe(const ModelOptions& options);

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -42,16 +43,30 @@ Plan plan_of_ours(const WeightsSource& source, const std::vector<std::string>& o
   return plan;
 }
 
+bool says_norm(const std::vector<std::string>& options) {
+  return std::any_of(options.begin(), options.end(), [](const std::string& text) {
+    return text.starts_with("norm=") || text.starts_with("model.norm=");
+  });
+}
+
+void require_known_norm(const WeightsSource& source, const Recognised& found, const ImportRequest& request) {
+  const bool open = found.architecture == "monai_unet" && !says_norm(found.options) && !says_norm(request.overrides);
+  VOX_CHECK(!open, source.path, ": the norms of this monai_unet may be group norms or affine instance norms, whose ",
+            "tensors have the same names and shapes; for group norms add norm=group norm_groups=N (the file does not ",
+            "say how many); affine instance norms of monai_unet are not supported");
+}
+
 Plan plan_of_others(const WeightsSource& source, const ImportRequest& request) {
   const std::optional<Recognised> found = recognise(source.shapes, request.architecture);
   VOX_CHECK(found || !request.architecture.empty(), source.path,
             ": no network of `voxloom list networks` has tensors of these names (the first is \"",
             source.shapes.empty() ? "" : printable(source.shapes.begin()->first),
-            "\"); say which it is with --architecture");
+            "\"); say which it is with --architecture, or which dict of a PyTorch file holds the weights with --entry");
   Plan plan;
   std::vector<std::string> options = found ? found->options : std::vector<std::string>{};
   options.push_back("architecture=" + (found ? found->architecture : request.architecture));
   if (found) {
+    require_known_norm(source, *found, request);
     plan.notes.push_back(concat("recognised as ", found->architecture, ": ", join(found->options, " ")));
     plan.place.prefix = found->prefix;
   }

@@ -63,6 +63,17 @@ int64_t step_or_newest(const fs::path& path) {
   }
 }
 
+bool is_intact(const fs::path& path) {
+  if (!fs::exists(path)) return false;
+  try {
+    read_checkpoint_file(path);
+    return true;
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kInput) throw;
+    return false;
+  }
+}
+
 }  // namespace
 
 void CheckpointFolder::remove_leftovers() const {
@@ -82,7 +93,9 @@ void CheckpointFolder::link(const fs::path& file, const fs::path& name) const {
 
 void CheckpointFolder::mend_best(const fs::path& file) const {
   const bool here = fs::exists(folder_) && fs::equivalent(fs::absolute(file).parent_path(), folder_);
-  if (here && step_or_newest(best()) != step_or_newest(file)) link(file, best().filename());
+  if (!here) return;
+  const int64_t named = step_or_newest(best()), wanted = step_or_newest(file);
+  if (named < wanted || (named > wanted && !is_intact(best()))) link(file, best().filename());
 }
 
 bool CheckpointFolder::move_later(int64_t step, const fs::path& to) const {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "train/resume.h"
 #include "train/signals.h"
 
 namespace vox {
@@ -107,6 +108,72 @@ TEST_F(Folder, TheBestOfAKilledWriterIsNamedAgain) {
   make_folders(path_ / "of another run");
   other.mend_best(folder.last());
   EXPECT_FALSE(fs::exists(other.best()));
+}
+
+TEST_F(Folder, ABestOfALaterStepIsReplacedOnlyWhereItIsDamaged) {
+  write(1, {.best = false, .epoch = 1, .keep_last = 3});
+  write(2, {.best = true, .epoch = {}, .keep_last = 3});
+  const CheckpointFolder folder(path_);
+  folder.mend_best(path_ / "epoch-0001.safetensors");
+  EXPECT_EQ(read_checkpoint_metadata(folder.best()).at("step"), "2");
+  flip("best.safetensors", static_cast<int64_t>(fs::file_size(folder.best())) - 50);
+  folder.mend_best(path_ / "epoch-0001.safetensors");
+  EXPECT_EQ(read_checkpoint_metadata(folder.best()).at("step"), "1");
+}
+
+// Three epochs of a step each; the first and the third were the best so far.
+class RunThatGoesBack : public testing::Test {
+ protected:
+  RunThatGoesBack()
+      : run_(RunFolder::create_at(fs::temp_directory_path() / concat("voxloom-goes-back-", getpid()))),
+        folder_(run_.checkpoints()) {
+    for (int64_t epoch = 1; epoch <= 3; ++epoch) write(epoch);
+  }
+  ~RunThatGoesBack() override { fs::remove_all(run_.path()); }
+
+  static TrainState state_at(int64_t epoch) {
+    TrainState state;
+    state.step = epoch;
+    state.steps_per_epoch = 1;
+    state.best_step = epoch == 3 ? 3 : 1;
+    state.best_score = epoch == 3 ? 0.7 : 0.1;
+    return state;
+  }
+  void write(int64_t epoch) const {
+    const std::vector<float> values(100, static_cast<float>(epoch));
+    folder_.write(to_metadata(state_at(epoch), Options{}),
+                  {{"model.weight", "F32", {10, 10}, std::as_bytes(std::span(values))}},
+                  {.best = epoch != 2, .epoch = epoch, .keep_last = 0});
+  }
+  static std::string step_of(const fs::path& file) { return read_checkpoint_metadata(file).at("step"); }
+
+  RunFolder run_;
+  CheckpointFolder folder_;
+};
+
+TEST_F(RunThatGoesBack, NamesTheBestOfItsStateAgain) {
+  TrainState state = state_at(2);
+  EXPECT_EQ(go_back_to(run_, state).size(), 1u);
+  EXPECT_EQ(step_of(run_.path() / "checkpoints-before-1" / "best.safetensors"), "3");
+  EXPECT_EQ(step_of(folder_.best()), "1");
+  EXPECT_EQ(state.best_score, 0.1);
+  EXPECT_TRUE(go_back_to(run_, state).empty());
+}
+
+TEST_F(RunThatGoesBack, ForgetsABestThatItHasNoFileOf) {
+  fs::remove(run_.checkpoints() / "epoch-0001.safetensors");
+  TrainState state = state_at(2);
+  EXPECT_EQ(go_back_to(run_, state).size(), 2u);
+  EXPECT_FALSE(state.best_score);
+  EXPECT_FALSE(fs::exists(folder_.best()));
+}
+
+TEST_F(RunThatGoesBack, TakesNoFileOfAnotherHistoryForItsBest) {
+  TrainState state = state_at(3);
+  state.best_score = 0.8;
+  EXPECT_EQ(go_back_to(run_, state).size(), 2u);
+  EXPECT_EQ(step_of(run_.path() / "checkpoints-before-1" / "best.safetensors"), "3");
+  EXPECT_FALSE(state.best_score);
 }
 
 TEST_F(Folder, LeftoversOfAKilledWriterGo) {

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -58,7 +59,7 @@ Follower start_follower(const RunFolder& run, const at::Device& device, GpuFor g
                                  "train",
                                  run.config().string(),
                                  "--follow",
-                                 concat(table, ":", place.index),
+                                 concat(table, ":", place.index, ":", getpid()),
                                  "--device",
                                  device.is_cuda() ? "cuda:0" : "cpu"};
   std::vector<std::string> variables =
@@ -83,10 +84,10 @@ Follower start_follower(const RunFolder& run, const at::Device& device, GpuFor g
   return follower;
 }
 
-std::pair<int, int> numbers_of(const std::string& place) {
+std::array<int, 3> numbers_of(const std::string& place) {
   const std::vector<std::string> parts = split(place, ':');
-  VOX_CHECK(parts.size() == 2, "--follow is for processes that a training starts itself");
-  return {std::atoi(parts[0].c_str()), std::atoi(parts[1].c_str())};
+  VOX_CHECK(parts.size() == 3, "--follow is for processes that a training starts itself");
+  return {std::atoi(parts[0].c_str()), std::atoi(parts[1].c_str()), std::atoi(parts[2].c_str())};
 }
 
 }  // namespace
@@ -98,8 +99,9 @@ Team::Starter follower_starter(const std::filesystem::path& run, const at::Devic
 }
 
 void follow(const FollowRequest& request) {
+  const auto [table, index, leader] = numbers_of(request.place);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const auto [table, index] = numbers_of(request.place);
+  if (getppid() != leader) return;  // it died before that
   const std::unique_ptr<Team> team = Team::follow(table, index);
   const TeamStart start = team->start();
   const Options& options = request.config.options;

@@ -15,7 +15,7 @@ Team::Starter follower_starter(const std::filesystem::path& run, const at::Devic
 
 struct FollowRequest {
   Config config;
-  std::string place;   // "TABLE:INDEX", as the starter gives it
+  std::string place;   // "TABLE:INDEX:LEADER", as the starter gives it
   std::string device;  // as of `train`
 };
 void follow(const FollowRequest& request);  // until the run is over

@@ -186,8 +186,10 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
   learner.model = resolve_model(options, store.image_channels(), store.label_values());
   learner.network = make_network_on(device, learner.model, options.training);
   learner.network->require_divisible(options.data.patch_size);
-  if (!options.model.weights.empty())
-    load_weights(*learner.network, SafetensorsFile(options.model.weights), "", Missing::kKeep);
+  if (const std::string& path = options.model.weights; !path.empty()) {
+    const LoadReport report = load_weights(*learner.network, SafetensorsFile(path), "", Missing::kKeep);
+    learner.partial_weights = partial_note(report, *learner.network, path);
+  }
   learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels, learner.model.heads);
   require_channels_for(store, *learner.loss);
   learner.optimizer = std::make_unique<Optimizer>(options.training, learner.network->parameters(),

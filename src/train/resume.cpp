@@ -57,6 +57,34 @@ std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
   return found;
 }
 
+// A run may hold files of another history, with the same steps.
+bool is_best_of(const TrainState& state, const fs::path& file) {
+  try {
+    const TrainState stored = state_of(read_checkpoint_metadata(file), file.string());
+    return state.best_score && stored.step == state.best_step && stored.best_score == state.best_score;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool move_other_best(const CheckpointFolder& folder, const TrainState& state, const fs::path& aside) {
+  const fs::path best = folder.best();
+  if (!fs::exists(best) || is_best_of(state, best)) return false;
+  make_folders(aside);
+  fs::rename(best, aside / best.filename());
+  return true;
+}
+
+// False: there is no such file.
+bool name_best(const CheckpointFolder& folder, const TrainState& state) {
+  for (const fs::path& file : folder.newest_first()) {
+    if (!is_best_of(state, file)) continue;
+    folder.mend_best(file);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_harmless(const std::string& key) {
@@ -90,7 +118,7 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   const std::string changes = check_configuration(before, options, request.force);
   if (!changes.empty()) point.notes.push_back(changes);
   if (before.data.batch_size != options.data.batch_size) point.state.micro_batch = 0;  // it was a part of the other
-  if (point.state.best_score && point.state.best_step == point.state.step)
+  if (request.mode == ResumeMode::kAuto && point.state.best_score && point.state.best_step == point.state.step)
     CheckpointFolder(run.checkpoints()).mend_best(point.file.path);
   return point;
 }
@@ -109,11 +137,23 @@ std::string rounding_note(const TrainState& stored, const std::map<std::string, 
                 join(changed, "; "));
 }
 
-std::string set_aside_after(const RunFolder& run, int64_t step) {
+std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state) {
+  std::vector<std::string> said;
+  const CheckpointFolder folder(run.checkpoints());
   const fs::path aside = next_aside(run);
-  if (!CheckpointFolder(run.checkpoints()).move_later(step, aside)) return "";
-  keep_curves(run, aside);
-  return concat("the run's checkpoints of later steps, and its curves so far, are now in ", aside.string());
+  const bool later = folder.move_later(state.step, aside);
+  if (move_other_best(folder, state, aside) || later) {
+    keep_curves(run, aside);
+    said.push_back(concat("the run's ", later ? "checkpoints of later steps" : "best checkpoint",
+                          ", and its curves so far, are now in ", aside.string()));
+  }
+  if (state.best_score && !name_best(folder, state)) {
+    said.push_back(concat("this run has no checkpoint of the best score so far, which was at step ", state.best_step,
+                          "; its next validation counts as the best"));
+    state.best_score.reset();
+    state.best_step = 0;
+  }
+  return said;
 }
 
 }  // namespace vox

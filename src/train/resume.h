@@ -32,9 +32,11 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options);
 
-// Where a run goes back behind checkpoints of its own, those are kept where `auto` does not look: else the next start
-// would take up what this one leaves. Returns what to say; empty: there are none.
-std::string set_aside_after(const RunFolder& run, int64_t step);
+// For a run that goes on at `state` from a file that was named. Checkpoints of its own that it goes back behind, and a
+// `best` that is not the one of `state`, are kept where `auto` does not look: else the next start would take up what
+// this one leaves. `best` then names the file of the best score; where none is left, `state` forgets the score. Returns
+// what to say.
+std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state);
 
 // What to say where the machine or torch's threads are not those of the checkpoint; empty: they are.
 std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads);

@@ -109,8 +109,7 @@ class Session {
     } catch (const StoppedWhileLoading&) {
       return outcome_of(signals_.stop_signal() != 0 ? LoopEnd::kSignal : LoopEnd::kRequest);
     }
-    const LoopEnd end = train_on();
-    return outcome_of(end);
+    return outcome_of(train_on());
   }
 
   void leave_if_asked() const {
@@ -156,7 +155,10 @@ class Session {
     if (!request_.export_folder.empty())
       export_weights(learner_.network->parameters(),
                      (fs::path(request_.export_folder) / "weights.safetensors").string());
-    if (point) take_up(*point);
+    if (point)
+      take_up(*point);
+    else if (!learner_.partial_weights.empty())
+      log_.warn(learner_.partial_weights);
     settle_micro_batch_and_length();
     fill_state();
   }
@@ -246,10 +248,11 @@ class Session {
     for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
     state_.epoch_open = state_.epoch_open && state_.step % state_.steps_per_epoch == 0;
-    if (request_.resume.mode == ResumeMode::kFile)
-      if (const std::string said = set_aside_after(writer_.folder(), state_.step); !said.empty()) log_.warn(said);
+    if (from_file())
+      for (const std::string& said : go_back_to(writer_.folder(), state_)) log_.warn(said);
     log_.resume_after(state_.step, state_.epoch_open);
   }
+  bool from_file() const { return request_.resume.mode == ResumeMode::kFile; }
   bool timed_epochs() const { return parse_iterations(options_.training.iterations_per_epoch).seconds.has_value(); }
 
   void fill_state() {
@@ -279,11 +282,13 @@ class Session {
             request_.export_folder,
             std::move(kept_),
             request_.probe ? &*request_.probe : nullptr,
-            team_.get()};
+            team_.get(),
+            from_file()};
   }
 
   LoopEnd train_on() {
     TrainingLoop loop(loop_parts());
+    begun_ = true;
     const LoopEnd end = loop.run();
     loop.finish_saving();
     return end;
@@ -295,6 +300,11 @@ class Session {
     } catch (const std::exception& error) {
       log_.warn(concat("the report could not be written: ", error.what()));
     }
+  }
+
+  const char* of_resume() const {  // what the command that goes on says of it
+    if (request_.resume.mode == ResumeMode::kAuto) return "";
+    return from_file() && !begun_ ? " and its --resume" : " and without --resume";
   }
 
   TrainOutcome outcome_of(LoopEnd end) {
@@ -309,9 +319,7 @@ class Session {
       sentence += concat("; best ", options_.validation.metric, " ", format_number(*state_.best_score, 4), " at step ",
                          state_.best_step);
     sentence += concat(". The run is in ", run);
-    const bool automatic = request_.resume.mode == ResumeMode::kAuto;
-    if (stopped)
-      sentence += concat("; the same command with --run ", run, automatic ? "" : " and without --resume", " goes on.");
+    if (stopped) sentence += concat("; the same command with --run ", run, of_resume(), " goes on.");
     return {signal == 0 ? 0 : 128 + signal, run, sentence};
   }
 
@@ -330,6 +338,7 @@ class Session {
   TrainState state_;
   NamedTensors kept_;  // of the checkpoint: what terms with a delay found before it
   std::unique_ptr<Team> team_;
+  bool begun_ = false;  // the loop, which saves where it is stopped
 };
 
 RehearsalReport Session::rehearse(int64_t steps) {

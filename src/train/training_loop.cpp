@@ -36,7 +36,8 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       term_ns_(terms_.size()),
       term_values_(terms_.size()),
       window_start_(Clock::now()),
-      last_save_(Clock::now()) {
+      last_save_(Clock::now()),
+      saved_(!parts.from_file) {
   const Options& options = parts.options;
   const int64_t effective = samples_of_step(options);
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
@@ -95,7 +96,7 @@ LoopEnd TrainingLoop::run() {
 }
 
 bool TrainingLoop::save_is_wanted() {
-  return parts_.signals.take_save_request() || seconds_since(last_save_) > kSaveAtLeastEvery;
+  return parts_.signals.take_save_request() || (!saved_ && seconds_since(last_save_) > kSaveAtLeastEvery);
 }
 
 bool TrainingLoop::probe_goes_on() {

@@ -42,7 +42,8 @@ class TrainingLoop {
     std::string export_folder;
     NamedTensors kept;  // StepRunner::kept_state of the checkpoint that the run goes on from
     const StepProbe* probe = nullptr;
-    Team* team = nullptr;  // that this process leads; null: it trains alone
+    Team* team = nullptr;    // that this process leads; null: it trains alone
+    bool from_file = false;  // that was named: the run has no checkpoint of where it stands
   };
   explicit TrainingLoop(const Parts& parts);
 
@@ -106,7 +107,7 @@ class TrainingLoop {
   std::map<std::string, std::pair<double, int64_t>> term_times_;  // since the last logged step: sum and count
   std::optional<double> probed_loss_, gpu_peak_gb_;
   Clock::time_point window_start_, last_save_;
-  bool saved_ = true;  // nothing has changed since
+  bool saved_;  // nothing has changed since
   std::atomic<double> last_write_s_ = 0;
   std::vector<std::pair<std::string, double>> last_scores_;
   BackgroundWriter background_;  // last: its jobs use what stands above

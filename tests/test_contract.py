@@ -42,6 +42,11 @@ def test_a_wrong_command_line_is_one_line_and_status_2(voxloom, tmp_path, argume
     assert words in said and "--help" in said and len(said) < 300
 
 
+@pytest.mark.parametrize("kind", ["scroll", "dose", "mitochondria"])
+def test_synthetic_data_without_voxels_is_refused(voxloom, tmp_path, kind):
+    assert "-1" in sentence(voxloom("synth", kind, "x", "--size", "-1", "--format", "tiff", check=False, cwd=tmp_path), 1)
+
+
 def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     (tmp_path / "empty").mkdir()

@@ -63,6 +63,9 @@ def test_soft_skeleton_is_monais_with_its_gradient(ops, draw, source):
     loss = ops.cldice(ours, (theirs.detach() > 0.5).double(), iterations)
     loss.backward()
     assert 0 < loss.item() < 1 and ours.grad.isfinite().all()
+    wide = torch.from_numpy(source.uniform(size=[1, 1, 64, 64, 64])).half()  # sums beyond what half precision holds
+    halves = ops.cldice(wide, wide > 0.4)
+    torch.testing.assert_close(halves, ops.cldice(wide.float(), wide > 0.4), rtol=1e-3, atol=1e-3)
 
 
 def test_dice_and_cross_entropy_are_torchs(ops, draw, source):

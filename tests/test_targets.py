@@ -60,5 +60,8 @@ def test_affinities_alone_make_no_labels_but_objects(voxloom, draw, tmp_path):
     case = tmp_path / "images" / "case_002.npy"
     refused = voxloom("predict", tmp_path / "run", case, "--output", tmp_path / "out", check=False)
     assert refused.returncode == 1 and "there are no labels to predict; add --probabilities" in refused.stderr
+    for mirrored in ("--tta", "inference.tta=mirror"):
+        refused = voxloom("predict", tmp_path / "run", case, "--output", tmp_path / "out", mirrored, check=False)
+        assert refused.returncode == 1 and "the target affinity tell directions" in refused.stderr
     voxloom("predict", tmp_path / "run", case, "--output", tmp_path / "out",
             "inference.postprocess=[{name: mutex_watershed}]")

@@ -118,6 +118,8 @@ def cldice(prediction, target, iterations=3, erosion="cross", smooth=1.0):
     """1 - clDice of probabilities and a mask of the same shape, over everything at once (Shit et al. 2021)."""
     if prediction.shape != target.shape:
         raise ValueError(f"voxloom: prediction is {tuple(prediction.shape)} and target {tuple(target.shape)}")
+    if prediction.dtype in (torch.float16, torch.bfloat16):
+        prediction = prediction.float()  # sums over a volume are beyond half precision
     target = target.to(prediction.dtype)
     of_prediction, of_target = (soft_skeleton(v, iterations, erosion) for v in (prediction, target))
     precision = ((of_prediction * target).sum() + smooth) / (of_prediction.sum() + smooth)

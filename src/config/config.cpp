@@ -96,7 +96,7 @@ Config resolve(const Layers& layers) {
   plain.describe(first);
   apply_preset(plain.augmentation.preset, plain.data.patch_size, config.options);
   if (plain.data.target == "regression") config.options.validation.metric = "mae";
-  if (plain.loss.leaves_label_alone()) config.options.validation.metric = "loss";
+  if (!plain.loss.looks_at_label()) config.options.validation.metric = "loss";
   Reader reader(map);
   config.options.describe(reader);
   return config;

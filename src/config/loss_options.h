@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "config/visitor.h"
 
 namespace vox {
@@ -65,13 +67,15 @@ struct LossOptions {
       if (target.name == called) return target.kind;
     return called;
   }
-  // Every term names a target that is neither the label nor its foreground: no score of classes is to be had.
-  bool leaves_label_alone() const {
-    for (const LossTerm& term : terms) {
-      const std::string kind = kind_of_target(term.target);
-      if (kind.empty() || kind == "label" || kind == "foreground") return false;
-    }
-    return !terms.empty();
+  // Whether a term's channels tell what the label does: its classes or its foreground, or what a loss makes of it
+  // itself.
+  bool is_about_label(const LossTerm& term) const {
+    const std::string kind = kind_of_target(term.target);
+    return kind.empty() || kind == "label" || kind == "foreground" || kind == "one_hot";
+  }
+  bool looks_at_label() const {  // else no score of classes is to be had
+    return terms.empty() ||
+           std::any_of(terms.begin(), terms.end(), [&](const LossTerm& term) { return is_about_label(term); });
   }
 };
 

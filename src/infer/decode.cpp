@@ -55,17 +55,25 @@ void share_out(float* out, const float* logits, const std::vector<int64_t>& clas
   }
 }
 
-void fill_probabilities(float* out, const float* logits, int64_t channels, int64_t voxels,
-                        const std::vector<int64_t>& of_label) {
-  if (of_label.size() < 2) return fill_chances(out, logits, channels * voxels);
-  for (int64_t channel = 0; channel < channels; ++channel)
-    if (std::find(of_label.begin(), of_label.end(), channel) == of_label.end())
-      fill_chances(out + channel * voxels, logits + channel * voxels, voxels);
-  share_out(out, logits, of_label, voxels);
-}
-
 void fill_values(float* out, const float* logits, int64_t count) {  // 0 where every window was skipped
   for (int64_t i = 0; i < count; ++i) out[i] = std::isinf(logits[i]) && logits[i] < 0 ? 0 : logits[i];
+}
+
+bool contains(const std::vector<int64_t>& channels, int64_t channel) {
+  return std::find(channels.begin(), channels.end(), channel) != channels.end();
+}
+
+void fill_probabilities(float* out, const float* logits, int64_t channels, int64_t voxels,
+                        const DecodeOptions& options) {
+  const std::vector<int64_t> of_label = options.label_channels_of(channels);
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    const int64_t first = channel * voxels;
+    if (contains(options.value_channels, channel))
+      fill_values(out + first, logits + first, voxels);
+    else if (of_label.size() < 2 || !contains(of_label, channel))
+      fill_chances(out + first, logits + first, voxels);
+  }
+  if (of_label.size() > 1) share_out(out, logits, of_label, voxels);
 }
 
 }  // namespace
@@ -89,13 +97,12 @@ VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOpt
 }
 
 void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
-  const std::vector<int64_t> of_label = options.label_channels_of(channels);
   if (options.labels())
-    fill_labels(reinterpret_cast<uint8_t*>(out), logits, of_label, voxels, options);
+    fill_labels(reinterpret_cast<uint8_t*>(out), logits, options.label_channels_of(channels), voxels, options);
   else if (options.regression)
     fill_values(reinterpret_cast<float*>(out), logits, channels * voxels);
   else
-    fill_probabilities(reinterpret_cast<float*>(out), logits, channels, voxels, of_label);
+    fill_probabilities(reinterpret_cast<float*>(out), logits, channels, voxels, options);
 }
 
 Volume decode(const Logits& logits, const DecodeOptions& options) {

@@ -22,6 +22,7 @@ struct DecodeOptions {
   // What labels are made of: the foreground (one channel), or classes of which a voxel has one (several). Every other
   // channel is a probability of its own, as of a boundary or an affinity. Absent: all channels.
   std::optional<std::vector<int64_t>> label_channels{};
+  std::vector<int64_t> value_channels{};  // distances, flows: values as they are, beside probabilities
 
   bool labels() const { return output == Output::kLabels && !regression; }
   std::vector<int64_t> label_channels_of(int64_t channels) const;

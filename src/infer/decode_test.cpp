@@ -50,6 +50,8 @@ TEST(Decode, ProbabilitiesOfClassesShareOneAndTheOthersAreTheirOwn) {
   EXPECT_THAT(probabilities_of({.label_channels = {{0, 2}}}),
               ElementsAre(near(chance(2 - 1)), near(chance(-1 + 2)), own(2), own(3), near(chance(1 - 2)),
                           near(chance(-2 + 1))));
+  EXPECT_THAT(probabilities_of({.label_channels = {{0}}, .value_channels = {1}}),
+              ElementsAre(own(0), own(1), -3, 4, own(4), own(5)));
   const std::vector<float> all = probabilities_of({});
   for (size_t i = 0; i < kVoxels; ++i) EXPECT_NEAR(all[i] + all[i + 2] + all[i + 4], 1, 1e-6);
   EXPECT_NEAR(all[0] / all[4], std::exp(2 - 1), 1e-5);

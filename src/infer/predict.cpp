@@ -277,8 +277,18 @@ void tell_apart(std::vector<Case>& cases) {
 
 }  // namespace
 
+void require_mirrorable(const LossOptions& loss) {
+  for (const LossTerm& term : loss.terms) {
+    const std::string kind = loss.kind_of_target(term.target);
+    VOX_CHECK(kind != "flow" && kind != "affinity", "the channels of the target ", term.target,
+              " tell directions, so outputs of mirrored input cannot be averaged with the others; set inference.tta to "
+              "none and leave --tta out");
+  }
+}
+
 SlidingWindowOptions window_options(const Options& options) {
   const InferenceOptions& inference = options.inference;
+  if (augment_from_name(inference.tta) != Augment::kNone) require_mirrorable(options.loss);
   const Extent3 window = inference.window.voxels() > 0 ? inference.window : options.data.patch_size;
   for (int axis = 0; axis < 3; ++axis)
     VOX_CHECK(2 * inference.shift[axis] <= window[axis], "inference.shift is ", inference.shift, ", but the window is ",

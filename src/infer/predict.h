@@ -21,6 +21,8 @@ namespace vox {
 class ThreadPool;
 
 SlidingWindowOptions window_options(const Options& options);  // Error where inference.shift is over half a window
+// Error where a loss term's target tells directions: outputs of mirrored input have them the other way round.
+void require_mirrorable(const LossOptions& loss);
 
 struct PredictOptions {
   std::filesystem::path folder;  // gets <id>.<format>

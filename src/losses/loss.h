@@ -122,17 +122,18 @@ class LossSet {
                      Delays delays = Delays::kHonoured) const;
   std::vector<std::string> term_names() const;
 
-  // What the first term that is compared with the label, or with its foreground, sees of an output.
+  // What a term about the label sees of an output: of several the one with classes, then the one with most channels.
   struct Compared {
-    at::Tensor logits;  // undefined: no term looks at either
+    at::Tensor logits;  // undefined: no term is about the label
     bool foreground = false;
   };
   Compared compared_with_label(const at::Tensor& logits) const;
   struct LabelChannels {
-    std::vector<int64_t> channels;  // empty: every term names a target of its own
+    std::vector<int64_t> channels;  // of the whole output; empty: no term is about the label
     bool foreground = false;
   };
-  LabelChannels label_channels() const;  // by number; where no term is, of a loss that makes its target of the label
+  LabelChannels label_channels() const;
+  std::vector<int64_t> value_channels() const;  // that a term compares with values: distances, flows
   // Error where labels of these values have a class that is beyond the channels of a term.
   void require_channels(const std::vector<int64_t>& label_values) const;
 
@@ -173,9 +174,6 @@ class LossSet {
 
 // The targets that the terms of a recipe name, beside the label: what the pipeline must make.
 std::vector<TargetOptions> targets_of(const LossOptions& options);
-
-// Whether a term of a recipe is compared with the label, or with its foreground; those of one that names none are.
-bool looks_at_label(const LossOptions& options);
 
 // The terms of a recipe that names none: dice + bce (one channel), dice + cross_entropy, or mae for regression.
 std::vector<LossTerm> default_terms(const DataOptions& data, int64_t out_channels);

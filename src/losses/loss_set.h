@@ -15,6 +15,7 @@ struct LossSet::Impl {
     bool operator==(const View&) const = default;
     int64_t channels() const { return chosen.empty() ? count : static_cast<int64_t>(chosen.size()); }
     at::Tensor of(const at::Tensor& logits) const;
+    std::vector<int64_t> numbers() const;  // of its channels
   };
   struct Term {
     std::string label;  // the name, numbered where it comes twice
@@ -47,7 +48,8 @@ struct LossSet::Impl {
   bool begins(const Term& term, int64_t step) const;  // or, without a delay, is due
   void add_term(const LossTerm& term);
   View view_of(const LossTerm& term, const LossEntry& entry) const;
-  const View* label_view() const;  // the first on the label or its foreground; null: none
+  bool is_foreground(const Term& term) const;
+  const Term* label_term() const;  // of those about the label: classes before foreground, then most channels
   void set_class_values(const DataOptions& data);
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;

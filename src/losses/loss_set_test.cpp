@@ -1,4 +1,5 @@
 // What a set of terms shares: outputs of several sizes, steps, heads, channels, targets, and what it refuses.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -95,7 +96,7 @@ TEST(LossSet, TermsSeeTheirHeadTheirChannelsAndTheirTarget) {
   EXPECT_THROW(LossSet(c.loss, c.data, 4, heads), Error);
 }
 
-TEST(LossSet, ScoresSeeWhatTheFirstTermThatLooksAtTheLabelSees) {
+TEST(LossSet, ScoresSeeWhatATermAboutTheLabelSees) {
   Case c;
   const std::vector<HeadOptions> heads{{"border", 1}, {"body", 2}};
   c.loss.terms = {term("bce"), term("dice")};
@@ -103,19 +104,41 @@ TEST(LossSet, ScoresSeeWhatTheFirstTermThatLooksAtTheLabelSees) {
   c.loss.terms[0].target = "boundary";
   c.loss.terms[1].head = "body";
   const at::Tensor logits = at::randn({1, 3, 2, 2, 2});
-  EXPECT_TRUE(looks_at_label(c.loss));
+  EXPECT_TRUE(c.loss.looks_at_label());
   LossSet::Compared seen = LossSet(c.loss, c.data, 3, heads).compared_with_label(logits);
   EXPECT_TRUE(at::equal(seen.logits, logits.narrow(1, 1, 2)));
   EXPECT_FALSE(seen.foreground);
   c.loss.terms[1].target = "everything";
   c.loss.targets = {{"everything", "foreground", {}}};
-  EXPECT_TRUE(looks_at_label(c.loss));
+  EXPECT_TRUE(c.loss.looks_at_label());
   seen = LossSet(c.loss, c.data, 3, heads).compared_with_label(logits);
   EXPECT_TRUE(at::equal(seen.logits, logits.narrow(1, 1, 2)));
   EXPECT_TRUE(seen.foreground);
   c.loss.terms[1].target = "affinity";
-  EXPECT_FALSE(looks_at_label(c.loss));
+  EXPECT_FALSE(c.loss.looks_at_label());
   EXPECT_FALSE(LossSet(c.loss, c.data, 3, heads).compared_with_label(logits).logits.defined());
+  EXPECT_TRUE(LossSet(c.loss, c.data, 3, heads).label_channels().channels.empty());
+}
+
+TEST(LossSet, ClassesAreTheLabelBeforeForegroundAndFewerChannels) {
+  Case c;
+  const std::vector<HeadOptions> heads{{"body", 1}, {"organs", 3}, {"distance", 1}};
+  c.loss.terms = {term("bce"), term("dice"), term("dice"), term("mse")};
+  c.loss.terms[0].head = "body";
+  c.loss.terms[0].target = "foreground";
+  c.loss.terms[1].head = c.loss.terms[2].head = "organs";
+  c.loss.terms[1].channels = {2};
+  c.loss.terms[3].head = "distance";
+  c.loss.terms[3].target = "signed_distance";
+  EXPECT_THAT(LossSet(c.loss, c.data, 5, heads).label_channels().channels, testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(LossSet(c.loss, c.data, 5, heads).value_channels(), testing::ElementsAre(4));
+  c.loss.terms[2].target = "boundary";
+  EXPECT_THAT(LossSet(c.loss, c.data, 5, heads).label_channels().channels, testing::ElementsAre(3));
+  c.loss.terms[1].target = "affinity";
+  EXPECT_TRUE(LossSet(c.loss, c.data, 5, heads).label_channels().foreground);
+  c.loss.terms = {term("skeleton_recall")};  // makes its target of the label by itself
+  EXPECT_TRUE(c.loss.looks_at_label());
+  EXPECT_THAT(LossSet(c.loss, c.data, 1).label_channels().channels, testing::ElementsAre(0));
 }
 
 TEST(LossSet, EveryTermIsDueAtOneOfTheFullestSteps) {

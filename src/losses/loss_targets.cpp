@@ -21,13 +21,11 @@ std::string target_name(const LossTerm& term) {  // empty: the label
   return name == "label" ? "" : name;
 }
 
-bool is_foreground(const std::string& target, const LossOptions& options) {
-  return options.kind_of_target(target) == "foreground";
-}
-
 void require_channel(int64_t largest_class, int64_t channels) {
-  VOX_CHECK(largest_class < channels, "the label has class ", largest_class, " but the network has ", channels,
-            " channels for it; set model.out_channels to ", largest_class + 1, " or data.ignore_label to that value");
+  VOX_CHECK(
+      largest_class < channels, "the label has class ", largest_class, " but the network has ", channels,
+      " channels for it; name its values in data.labels, whose places are the classes, set model.out_channels to ",
+      largest_class + 1, ", or data.ignore_label to the value");
 }
 
 }  // namespace
@@ -41,13 +39,6 @@ std::vector<TargetOptions> targets_of(const LossOptions& options) {
     wanted.push_back(target_called(name, options));
   }
   return wanted;
-}
-
-bool looks_at_label(const LossOptions& options) {
-  return options.terms.empty() || std::any_of(options.terms.begin(), options.terms.end(), [&](const LossTerm& term) {
-           const std::string name = target_name(term);
-           return name.empty() || is_foreground(name, options);
-         });
 }
 
 void LossSet::Impl::set_class_values(const DataOptions& data) {
@@ -82,30 +73,45 @@ void LossSet::require_channels(const std::vector<int64_t>& label_values) const {
 }
 
 LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {
-  const Impl::View* const view = impl_->label_view();
-  return view ? Compared{view->of(logits), !view->target.empty()} : Compared{};
+  const Impl::Term* const term = impl_->label_term();
+  return term ? Compared{impl_->views[term->view].of(logits), impl_->is_foreground(*term)} : Compared{};
 }
 
 LossSet::LabelChannels LossSet::label_channels() const {
-  const Impl::View* view = impl_->label_view();
-  const bool foreground = view && !view->target.empty();
-  for (const Impl::Term& term : impl_->terms)  // what a loss makes of the label by itself is about the same channels
-    if (!view && term.options.target.empty()) view = &impl_->views[term.view];
-  if (!view) return {};
-  LabelChannels of_label{.channels = view->chosen, .foreground = foreground};
-  if (view->chosen.empty()) {
-    of_label.channels.resize(static_cast<size_t>(view->count));
-    std::iota(of_label.channels.begin(), of_label.channels.end(), 0);
-  }
-  for (int64_t& channel : of_label.channels) channel += view->first;
-  return of_label;
+  const Impl::Term* const term = impl_->label_term();
+  return term ? LabelChannels{impl_->views[term->view].numbers(), impl_->is_foreground(*term)} : LabelChannels{};
 }
 
-const LossSet::Impl::View* LossSet::Impl::label_view() const {
-  const auto found = std::find_if(views.begin(), views.end(), [&](const View& view) {
-    return view.target.empty() || is_foreground(view.target, options);
-  });
-  return found == views.end() ? nullptr : &*found;
+std::vector<int64_t> LossSet::value_channels() const {
+  std::vector<int64_t> channels;
+  for (const Impl::Term& term : impl_->terms) {
+    if (!find_loss(term.options.name).regression) continue;
+    const std::vector<int64_t> own = impl_->views[term.view].numbers();
+    channels.insert(channels.end(), own.begin(), own.end());
+  }
+  return channels;
+}
+
+std::vector<int64_t> LossSet::Impl::View::numbers() const {
+  std::vector<int64_t> numbers = chosen;
+  if (chosen.empty()) {
+    numbers.resize(static_cast<size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+  }
+  for (int64_t& channel : numbers) channel += first;
+  return numbers;
+}
+
+bool LossSet::Impl::is_foreground(const Term& term) const {
+  return options.kind_of_target(term.options.target) == "foreground";
+}
+
+const LossSet::Impl::Term* LossSet::Impl::label_term() const {
+  const Term* best = nullptr;
+  const auto rank = [&](const Term& term) { return std::pair(!is_foreground(term), views[term.view].channels()); };
+  for (const Term& term : terms)
+    if (options.is_about_label(term.options) && (!best || rank(term) > rank(*best))) best = &term;
+  return best;
 }
 
 }  // namespace vox

@@ -136,7 +136,7 @@ void count_confusion(ConfusionCounts& counts, const LabelVoxels& prediction, con
     for (int64_t i = 0; i < piece; ++i) {
       const int32_t p = predicted[static_cast<size_t>(i)], r = referred[static_cast<size_t>(i)];
       if (r == ignored) continue;
-      if (p == ignored) refuse_ignored_prediction(prediction, ignored);
+      if (p == ignored && p != 0) refuse_ignored_prediction(prediction, ignored);  // background is a miss
       tally.add(p, r);
     }
   }

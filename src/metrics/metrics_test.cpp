@@ -72,6 +72,9 @@ TEST(Segmentation, IgnoredVoxelsCountNowhere) {
   const Scores scores = segmentation(prediction, reference, {.ignore_label = 2});
   EXPECT_DOUBLE_EQ(scores.values.at("dice"), dice_of_sets(prediction, reference, 1, 2));
   EXPECT_EQ(scores.classes.size(), 1u);
+  // Where all but the objects is ignored, background in their place is a miss.
+  const Scores objects = segmentation(prediction, reference, {.ignore_label = 0});
+  EXPECT_DOUBLE_EQ(objects.classes.at("1").at("dice"), dice_of_sets(prediction, reference, 1, 0));
 }
 
 TEST(Segmentation, ManySlabsCountAsOne) {

@@ -221,20 +221,23 @@ void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest
   }
 }
 
-// Channels that no label was compared with (boundaries, affinities) are no classes. Imported weights have no loss.
+// Channels that no label was compared with (boundaries, affinities, distances) are no classes. Imported weights have no
+// loss.
 void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
   decode.class_values = trained.state.class_values;
   if (trained.options.loss.terms.empty()) return;
   const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
   const LossSet::LabelChannels of_label = loss.label_channels();
-  decode.label_channels = of_label.channels;
-  if (of_label.foreground) decode.class_values.clear();
+  if (!of_label.channels.empty() || trained.model.out_channels > 1) decode.label_channels = of_label.channels;
+  decode.value_channels = loss.value_channels();
+  if (of_label.foreground && decode.class_values.size() != 2) decode.class_values.clear();
 }
 
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
   const InferenceOptions& inference = trained.options.inference;
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
   if (request.overlap) options.window.overlap = *request.overlap;
+  if (request.tta) require_mirrorable(trained.options.loss);
   if (request.tta && options.window.augment == Augment::kNone) options.window.augment = Augment::kMirror;
   options.output.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;
   options.output.decode.regression = trained.options.data.target == "regression";

@@ -69,7 +69,7 @@ class Judge {
     if (patches) all.emplace_back("loss", counted(loss_.mean()));
     for (const auto& [name, mean] : terms_)
       if (patches) all.emplace_back("loss." + name, counted(mean.mean()));
-    if (!looks_at_label(options_.loss)) return all;  // nor does a score
+    if (!options_.loss.looks_at_label()) return all;  // nor does a score
     if (values) {
       all.emplace_back("mae", error_.mean());
       return all;

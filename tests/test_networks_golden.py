@@ -192,4 +192,5 @@ def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path,
     turns = drawn in (draw_rsunet, draw_openkbp)
     for name, gradient in grads.items():
         error = relative(gradient.numpy(), expected[name], largest if turns else 1e-4 * largest)
-        assert error < (0.01 if turns else max(1e-4, moves[name])), name
+        # The largest of four moves tells a size, not a bound: another draw may well be twice as large.
+        assert error < (0.01 if turns else max(1e-4, 3 * moves[name])), name

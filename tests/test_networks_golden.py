@@ -109,11 +109,11 @@ def peer_run(network, image, gradients):
     return outputs, {name: p.grad.numpy().copy() for name, p in network.named_parameters() if p.grad is not None}
 
 
-def sensitivity(network, image, gradients, grads, generator):
+def sensitivity(network, image, gradients, grads, generator, draws):
     """How far each gradient moves with an image that moves by a little more than float32 rounds. Where a norm sees few
     voxels, two correct programs differ by as much."""
     moves = dict.fromkeys(grads, 0.0)
-    for _ in range(4):
+    for _ in range(draws):
         moved = image + 2e-6 * torch.randn(image.shape, generator=generator)
         for name, gradient in peer_run(network, moved, gradients)[1].items():
             moves[name] = max(moves[name], relative(gradient, grads[name]))
@@ -166,6 +166,7 @@ def draw_openkbp(draw):
 def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path, drawn):
     torch.set_num_threads(1)  # small networks: threads would only wait for each other
     generator = torch.Generator().manual_seed(draw.randrange(2**62))
+    turns = drawn in (draw_rsunet, draw_openkbp)
     for _ in range(20):
         network, options, size = drawn(draw)
         refill(network.train(), generator)
@@ -179,7 +180,8 @@ def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path,
         outputs, expected = peer_run(network, image, gradients)
         largest = max(np.linalg.norm(g) for g in expected.values())
         counted = [name for name in expected if np.linalg.norm(expected[name]) > 1e-4 * largest]
-        moves = sensitivity(network, image, gradients, expected, generator)
+        # Where it is a bound, the largest of four was once too small.
+        moves = sensitivity(network, image, gradients, expected, generator, draws=4 if turns else 16)
         if counted and max(moves[name] for name in counted) < 0.01:  # else a dose that is 0 everywhere, or too rough
             break
     flags = ["--training"] + draw.choice([[], ["--channels-last"]])
@@ -189,8 +191,6 @@ def test_any_shape_computes_what_plain_pytorch_computes(voxloom, draw, tmp_path,
     assert set(counted) <= set(grads)  # the others are cancelled by a norm, zero but for rounding
     # Rounding alone turns some of a million ReLUs or maxima, and sums of random signs feel each one: there only the size
     # of the largest gradient is a measure, and the golden files, far from any turn, are the proof.
-    turns = drawn in (draw_rsunet, draw_openkbp)
     for name, gradient in grads.items():
         error = relative(gradient.numpy(), expected[name], largest if turns else 1e-4 * largest)
-        # The largest of four moves tells a size, not a bound: another draw may well be twice as large.
-        assert error < (0.01 if turns else max(1e-4, 3 * moves[name])), name
+        assert error < (0.01 if turns else max(1e-4, moves[name])), name

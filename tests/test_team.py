@@ -85,12 +85,17 @@ def test_stopped_and_gone_on_it_is_the_same(trained, voxloom, tmp_path):
     assert_same_weights(checkpoint(run), checkpoint(trained / "one"))
 
 
+def start_long(trained, run):
+    """A team that does not end by itself, once it is under way."""
+    process = start_program("train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
+                            "training.iterations_per_epoch=5000")
+    wait_for_step(run, 2, process)
+    return process
+
+
 def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):
     run = tmp_path / "run"
-    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
-               "training.iterations_per_epoch=5000"]
-    process = start_program(*command)
-    wait_for_step(run, 2, process)
+    process = start_long(trained, run)
     for sent in (signal.SIGUSR1, signal.SIGTERM):
         for one in (*workers_of(process), process.pid):
             os.kill(one, sent)
@@ -101,10 +106,7 @@ def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):
 
 def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, voxloom, tmp_path):
     run = tmp_path / "run"
-    endless = ["training.iterations_per_epoch=5000", "training.max_epochs=1"]
-    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *endless, *TEAM]
-    process = start_program(*command)
-    wait_for_step(run, 2, process)
+    process = start_long(trained, run)
     os.kill(workers_of(process)[0], signal.SIGKILL)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 3
@@ -114,10 +116,7 @@ def test_a_process_that_dies_is_named_and_costs_a_checkpoint_at_most(trained, vo
 
 def test_when_the_leader_dies_nobody_is_left(trained, tmp_path):
     run = tmp_path / "run"
-    command = ["train", trained / "recipe.yaml", "--run", run, *SHORT, *TEAM,
-               "training.iterations_per_epoch=5000"]
-    process = start_program(*command)
-    wait_for_step(run, 2, process)
+    process = start_long(trained, run)
     workers = workers_of(process)
     assert len(workers) == 1
     process.kill()

@@ -3,9 +3,13 @@ import numpy as np
 import scipy.ndimage
 import scipy.sparse
 
-SIDE, CELLS, CELL_MM, PENUMBRA_MM, SOURCE_MM = 128, 80, 5.0, 7.0, 1000.0
-ORGANS = ("SpinalCord", "LeftParotid")
-TARGETS = {"PTV56": 56.0, "PTV70": 70.0}
+SIDE, CELLS, CELL_MM, PENUMBRA_MM, SOURCE_MM = 128, 80, 5.0, 5.2, 1000.0
+ORGANS = {"Mandible": (0.025, 0), "Larynx": (0.025, 0), "Esophagus": (0.06, 0), "LeftParotid": (0.1, 0),
+          "RightParotid": (0.1, 0), "SpinalCord": (0.2, 20), "Brainstem": (0.08, 9)}  # weight, what is free in Gy
+TISSUE, BEHIND_CORD, BESIDE_CORD_MM = (0.011, 24), (0.034, 12.5), 12
+TARGETS = {"PTV56": 56.5, "PTV63": 66.0, "PTV70": 73.0}
+OVERDOSE, ACROSS, ALONG, ROUNDS = 0.4, 1.9, 0.085, 120
+FIELD_COST = np.repeat([0, 0, 0.85, 0, 0, 0, 0, 0.85, 0], CELLS * CELLS)
 
 
 def ball(middle, radius):
@@ -17,7 +21,8 @@ def patient(folder, generator):
     """An egg of tissue with bone and air in it; structures are balls at random places."""
     middle = generator.integers(50, 70, 3)
     near = lambda: middle + generator.integers(-6, 7, 3)
-    masks = {name: ball(near(), generator.integers(3, 6)) for name in (*ORGANS, *TARGETS)}
+    names = (*generator.permutation(list(ORGANS))[:4], "PTV70", *generator.permutation(["PTV56", "PTV63"])[:1])
+    masks = {name: ball(near(), generator.integers(3, 6)) for name in names}
     masks["possible_dose_mask"] = ball(middle, 17)
     body = ball(middle, 20)
     ct = np.where(body, generator.integers(900, 1100, body.shape), 0)
@@ -72,26 +77,60 @@ def spread(fields):
                                          radius=(0, 4, 4)).ravel()
 
 
+def behind_cord(masks, spacing):
+    cord = masks.get("SpinalCord", masks.get("Brainstem"))
+    strip = np.zeros((SIDE,) * 3, bool)
+    if cord is None:
+        return strip
+    slices, (z, y) = np.flatnonzero(cord.any((0, 1))), np.indices((SIDE, SIDE))
+    for k in range(SIDE):
+        depth, side = np.nonzero(cord[:, :, np.clip(k, slices[0], slices[-1])])
+        margin = BESIDE_CORD_MM / spacing[1]
+        strip[:, :, k] = (z >= depth.mean()) & (y >= side.min() - margin) & (y <= side.max() + margin)
+    return strip
+
+
+def goals(masks, spacing):
+    """Voxels looked at, and for each the Gy beyond and below which dose costs, and how much on either side."""
+    targets = [name for name in TARGETS if name in masks]
+    possible, target = masks["possible_dose_mask"], np.any([masks[name] for name in targets], axis=0)
+    structure = np.any([mask for name, mask in masks.items() if name != "possible_dose_mask"], axis=0)
+    size = (possible & ~target).sum() / (possible & target).sum()
+    gray, above = np.full(target.shape, float(TISSUE[1])), np.full(target.shape, TISSUE[0] / np.sqrt(size))
+    limits = [(behind_cord(masks, spacing), BEHIND_CORD)]
+    limits += [(masks[name], limit) for name, limit in ORGANS.items() if name in masks]
+    for mask, (weight, free) in limits:
+        gray[mask], above[mask] = free, above[mask] + weight
+    above[~structure] *= 4
+    for name in targets:
+        gray[masks[name]], above[masks[name]] = TARGETS[name], OVERDOSE
+    i, j, k = np.indices(target.shape)
+    seen = possible & np.where(structure, (i + j + k) % 2 == 0, (i | j | k) % 2 == 0)
+    return np.argwhere(seen), gray[seen], target[seen] * 1.0, above[seen]
+
+
+def unevenness(fields):
+    """For each cell the weighed sum over its neighbours of both, and of twice the cell."""
+    fields = fields.reshape(9, CELLS, CELLS)
+    weights = np.array([[0, ACROSS, 0], [ALONG, 0, ALONG], [0, ACROSS, 0]])[None]
+    near = scipy.ndimage.convolve(fields, weights, mode="constant")
+    same = fields * scipy.ndimage.convolve(np.ones_like(fields), weights, mode="constant")
+    return (near + same).ravel(), 2 * same.ravel()
+
+
 def plan(ct, masks, spacing):
-    wanted, possible = np.zeros(ct.shape), masks["possible_dose_mask"]
-    for name, gray in TARGETS.items():
-        wanted[masks[name]] = gray
-    even = np.zeros(ct.shape, bool)
-    even[::2, ::2, ::2] = True
-    seen = (wanted > 0) | (possible & even)
-    voxels, rx = np.argwhere(seen), wanted[seen]
-    organ = np.any([masks[name] for name in ORGANS], axis=0)[seen]
-    targets, others = (rx > 0).sum(), (rx == 0).sum()
-    weight = np.where(rx > 0, 1, (0.018 + 0.25 * organ) * np.sqrt(8 * others / targets) * targets / others)
-    isocentre = np.argwhere(wanted > 0).mean(0)
+    voxels, gray, below, above = goals(masks, spacing)
+    isocentre = np.argwhere(np.any([masks[name] for name in TARGETS if name in masks], axis=0)).mean(0)
     matrix = influence(ct, spacing, isocentre, voxels)
-    lit = (matrix[rx > 0] > 0).multiply(rx[rx > 0][:, None])
-    fields = lit.tocsc().max(axis=0).toarray().ravel()
-    goal = spread(matrix.T @ (weight * rx))
-    for _ in range(80):
-        given = spread(matrix.T @ (weight * (matrix @ spread(fields))))
-        fields *= np.divide(goal, given, out=np.ones_like(goal), where=given > 0)
-    dose = np.zeros(ct.shape)
+    fields = (matrix[below > 0] > 0).multiply(gray[below > 0][:, None]).tocsc().max(axis=0).toarray().ravel()
+    for _ in range(ROUNDS):
+        dose = matrix @ spread(fields)
+        weight = np.where(dose < gray, below, above)
+        pulled, held = unevenness(fields)
+        wanted = spread(matrix.T @ (weight * gray)) + pulled
+        given = spread(matrix.T @ (weight * dose)) + held + FIELD_COST
+        fields *= np.divide(wanted, given, out=np.ones_like(given), where=(given > 0) & (fields > 0)) ** 1.5
+    dose, possible = np.zeros(ct.shape), masks["possible_dose_mask"]
     dose[possible] = influence(ct, spacing, isocentre, np.argwhere(possible)) @ spread(fields)
     return dose
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <iostream>
-#include <random>
 #include <vector>
 
+#include "base/drawn_seed.h"
 #include "base/random.h"
 #include "io/openkbp.h"
 #include "io/openkbp_csv.h"
@@ -15,7 +15,8 @@
 namespace vox {
 namespace {
 
-constexpr uint16_t kParotid = 1 << 2, kTarget70 = 1 << 9, kMayGetDose = 1 << kOpenKbpDoseMaskBit;
+constexpr uint16_t kBrainstem = 1, kCord = 1 << 1, kParotid = 1 << 2, kTarget70 = 1 << 9;
+constexpr uint16_t kMayGetDose = 1 << kOpenKbpDoseMaskBit;
 
 int64_t at(int64_t z, int64_t y, int64_t x) {
   return (z * kOpenKbpSide + y) * kOpenKbpSide + x;
@@ -65,8 +66,21 @@ TEST(OpenKbpPlan, TargetsGetWhatIsPrescribedAndAnOrganLessThanItsMirrorImage) {
   EXPECT_LT(body.mean(dose, kParotid), 0.8 * mirrored.mean(dose, 1));
 }
 
+TEST(OpenKbpPlan, TheNeckBehindACordIsSparedInAllSlicesAndBehindABrainstemWhereThereIsNoCord) {
+  Body body({60, 62, 64}, 18);
+  body.mark({60, 62, 64}, 7, kTarget70);
+  Body behind = body;
+  behind.mark({73, 62, 60}, 2, kParotid);  // only to measure there; no slice of it has the cord
+  const double unspared = behind.mean(body.plan(), kParotid);
+  for (const uint16_t organ : {kCord, kBrainstem}) {
+    Body spared = body;
+    spared.mark({69, 62, 65}, 1, organ);
+    EXPECT_LT(behind.mean(spared.plan(), kParotid), 0.8 * unspared) << organ;
+  }
+}
+
 TEST(OpenKbpPlan, AMovedBodyGetsTheMovedDose) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   std::cout << "seed " << seed << '\n';
   Random random(seed, 0, 0);
   const auto even = [&](int64_t count) { return 2 * random.below(count); };  // others are looked at on a grid of two

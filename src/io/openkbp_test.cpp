@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
@@ -45,7 +46,7 @@ class OpenKbp : public testing::Test {
     return indices;
   }
 
-  const uint64_t seed_ = std::random_device{}();
+  const uint64_t seed_ = drawn_seed();
   Random random_{seed_, 0, 0};
   const fs::path folder_;
 };

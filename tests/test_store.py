@@ -1,7 +1,10 @@
 """What the store does to volumes before a patch sees them, against NumPy, SciPy and nibabel."""
 import json
+import shutil
 
+import h5py
 import nibabel
+import nrrd
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -39,6 +42,21 @@ def test_intensity_steps_match_numpy(facts, draw, tmp_path):
     expect(facts([{"name": "window", "center": 40, "width": 400}]), (values.clip(-160, 240) + 160) / 400)
     low, high = np.percentile(values, [2, 98], method="nearest")
     expect(facts([{"name": "percentile", "low": 2, "high": 98}]), (values.clip(low, high) - low) / (high - low))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_background_stays_zero_as_in_monai(facts, draw, tmp_path, dtype):
+    transforms = pytest.importorskip("monai.transforms")
+    generator = np.random.default_rng(draw.randrange(2**32))
+    image = (generator.integers(1, 250, (9, 10, 11)) * (generator.random((9, 10, 11)) < 0.3)).astype(dtype)
+    save(tmp_path / "a.npy", image)
+    truth = transforms.NormalizeIntensity(nonzero=True)(image.astype(np.float32)[None])[0].numpy()
+    steps = [{"name": "zscore", "foreground": True}]
+    expect(facts(steps), truth, rtol=1e-5)
+    shape = (12, 15, 7)
+    resampled = scipy.ndimage.zoom(truth, [o / i for o, i in zip(shape, image.shape)], order=1, mode="nearest",
+                                   grid_mode=True)
+    expect(facts([*steps, {"name": "resample", "shape": list(shape)}]), resampled, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
@@ -96,6 +114,44 @@ def test_distance_of_the_channels_that_it_names_matches_scipy(facts, draw, tmp_p
         np.testing.assert_allclose(case[key][0], of(normal), atol=1e-6, err_msg=key)
         np.testing.assert_allclose(case[key][1], of(truth), atol=0.5 / 127 + 1e-6, err_msg=key)
     assert case["minimum"][2] == case["maximum"][2] == 1, "an empty mask is far from everywhere"
+
+
+def write_in_two_files(folder, array, kind):
+    """Name of the volume, and of the file that holds its voxels."""
+    folder.mkdir()
+    if kind == "nifti":
+        nibabel.save(nibabel.Nifti1Pair(array.transpose(), np.eye(4)), folder / "a.hdr")
+        return "a.hdr", "a.img"
+    if kind == "nrrd":
+        nrrd.write(str(folder / "a.nhdr"), array.transpose())
+        return "a.nhdr", "a.raw.gz"
+    data = folder / "data"
+    if kind != "external":
+        with h5py.File(data, "w") as file:
+            file["volume"] = array
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["before"] = np.zeros(100)
+        if kind == "external":
+            file.create_dataset("volume", data=array, external=[(str(data), 0, array.nbytes)])
+        elif kind == "link":
+            file["volume"] = h5py.ExternalLink("data", "volume")
+        else:
+            layout = h5py.VirtualLayout(shape=array.shape, dtype=array.dtype)
+            layout[...] = h5py.VirtualSource("data", "volume", shape=array.shape)
+            file.create_virtual_dataset("volume", layout)
+    return "a.h5:volume", "data"
+
+
+@pytest.mark.parametrize("kind", ["nifti", "nrrd", "external", "link", "virtual"])
+def test_a_volume_is_read_anew_when_the_file_beside_its_header_changes(facts, draw, tmp_path, kind):
+    generator = np.random.default_rng(draw.randrange(2**32))
+    before, after = generator.integers(-500, 500, (2, 5, 6, 7)).astype(np.int16)
+    name, data = write_in_two_files(tmp_path / "a", before, kind)
+    write_in_two_files(tmp_path / "b", after, kind)
+    steps = [{"name": "median", "size": 3}]
+    expect(facts(steps, image=f"a/{name}"), scipy.ndimage.median_filter(before, size=3))
+    shutil.copyfile(tmp_path / "b" / data, tmp_path / "a" / data)
+    expect(facts(steps, image=f"a/{name}"), scipy.ndimage.median_filter(after, size=3))
 
 
 def test_a_step_that_does_not_exist_names_the_nearest(voxloom, tmp_path):

@@ -9,6 +9,7 @@
 #include "augment/augment.h"
 #include "augment/test_options.h"
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "config/presets.h"
 #include "kernels/cuda_test_memory.h"
 #include "kernels/gather_cuda.h"

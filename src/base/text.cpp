@@ -128,6 +128,36 @@ std::string human_seconds(double seconds) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
+namespace {
+
+// Bytes of the character that `text` begins with; 0: it begins with none (RFC 3629).
+size_t character_bytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned lead = byte(0), second = byte(1);
+  if (lead < 0x80) return 1;
+  const size_t bytes = lead >= 0xc2 && lead < 0xe0   ? 2
+                       : lead >= 0xe0 && lead < 0xf0 ? 3
+                       : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                     : 0;
+  for (size_t i = 1; i < bytes; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool beyond = (lead == 0xed && second >= 0xa0) || (lead == 0xf4 && second >= 0x90);
+  return overlong || beyond ? 0 : bytes;
+}
+
+}  // namespace
+
+std::string utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t bytes = character_bytes(text);
+    result += bytes == 0 ? "?" : text.substr(0, bytes);
+    text.remove_prefix(std::max<size_t>(1, bytes));
+  }
+  return result;
+}
+
 std::string printable(std::string_view text) {
   constexpr size_t kLongest = 200;
   std::string result(text.substr(0, kLongest));

@@ -13,6 +13,7 @@ std::string join(const std::vector<std::string>& parts, const std::string& separ
 std::string trim(std::string_view text);
 std::string lower(std::string_view text);
 bool ends_with(std::string_view text, std::string_view suffix);  // ignores case
+std::string utf8(std::string_view text);                         // bytes that are none become question marks
 std::string printable(std::string_view text);  // for messages: of what a file says, plain ASCII, and not too long
 
 // Edits (insert, delete, replace, swap neighbours) between two words; the nearest of `known`, or "" where none is

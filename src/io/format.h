@@ -22,6 +22,8 @@ class VolumeReader {
  public:
   virtual ~VolumeReader() = default;
   const VolumeInfo& info() const { return info_; }
+  // What it is read from, where that is more or other than the file or folder that was opened.
+  const std::vector<std::string>& files() const { return files_; }
 
   // Writes channel `channel` of `box` (inside the volume) to `out`, z, y, x, in info().dtype, native byte order.
   // `pool` decodes pieces at once where there are several; null: this thread alone.
@@ -29,6 +31,7 @@ class VolumeReader {
 
  protected:
   VolumeInfo info_;
+  std::vector<std::string> files_;
 };
 
 struct WriteOptions {

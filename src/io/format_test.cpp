@@ -9,6 +9,7 @@
 #include <iostream>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
@@ -91,7 +92,7 @@ class Formats : public testing::Test {
     }
   }
 
-  const uint64_t seed_ = std::random_device{}();
+  const uint64_t seed_ = drawn_seed();
   Random random_{seed_, 0, 0};
   const fs::path folder_;
 };

@@ -35,6 +35,7 @@ class Hdf5Reader final : public VolumeReader {
       grid_.sizes[3 - i] = facts.shape[rank - 1 - i];
       grid_.chunk[3 - i] = facts.chunk.empty() ? grid_.sizes[3 - i] : facts.chunk[rank - 1 - i];
     }
+    files_ = facts.files;
     grid_.type = facts.type;
     grid_.swap_bytes = facts.swap_bytes;
     grid_.strides = dense_strides(grid_.chunk, {0, 1, 2, 3});

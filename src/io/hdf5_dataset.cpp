@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/text.h"
 
 namespace vox::h5 {
@@ -69,12 +70,42 @@ std::optional<Spacing3> read_spacing(hid_t dataset) {
   return Spacing3{um[0] / 1e3, um[1] / 1e3, um[2] / 1e3};
 }
 
+template <class Call>
+std::string text_by(const Call& call) {  // call(buffer, size) gives the length
+  const ssize_t length = call(nullptr, size_t{0});
+  std::string text(static_cast<size_t>(std::max<ssize_t>(length, 0)), '\0');
+  if (length > 0) call(text.data(), text.size() + 1);
+  return text;
+}
+
+std::string file_of(hid_t object) {
+  return text_by([&](char* text, size_t size) { return H5Fget_name(object, text, size); });
+}
+
+std::vector<std::string> files_of(hid_t dataset, hid_t creation) {
+  std::vector<std::string> names, files{file_of(dataset)};
+  for (int i = 0; i < H5Pget_external_count(creation); ++i) {
+    char name[4096] = "";
+    H5Pget_external(creation, static_cast<unsigned>(i), sizeof(name) - 1, name, nullptr, nullptr);
+    names.push_back(name);
+  }
+  size_t sources = 0;
+  if (H5Pget_layout(creation) == H5D_VIRTUAL) H5Pget_virtual_count(creation, &sources);
+  for (size_t i = 0; i < sources; ++i)
+    names.push_back(text_by([&](char* text, size_t n) { return H5Pget_virtual_filename(creation, i, text, n); }));
+  std::error_code ignored;  // the library takes a source that is not there for one of fill values
+  for (const std::string& name : names)
+    for (const fs::path& file : {fs::path(name), fs::path(files.front()).parent_path() / name})
+      if (fs::is_regular_file(file, ignored)) files.push_back(file.string());
+  return files;
+}
+
 // Addresses are those of the file itself: no user block before it, no parts in other files, nothing virtual.
-bool lies_plainly(const File& file, hid_t creation) {
+bool lies_plainly(const File& file, const Dataset& dataset, hid_t creation) {
   const Properties file_creation(H5Fget_create_plist(file.get()));
   hsize_t user_block = 1;
   return file_creation && H5Pget_userblock(file_creation.get(), &user_block) >= 0 && user_block == 0 &&
-         H5Pget_external_count(creation) == 0;
+         H5Pget_external_count(creation) == 0 && file_of(dataset.get()) == file_of(file.get());
 }
 
 }  // namespace
@@ -134,6 +165,7 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   facts.spacing = read_spacing(dataset.get());
   const Properties creation(H5Dget_create_plist(dataset.get()));
   VOX_CHECK(creation, name, ": the dataset does not open (", last_problem(), ")");
+  facts.files = files_of(dataset.get(), creation.get());
   const DType dtype = dtype_read_as(facts.type);
   facts.fill.assign(static_cast<size_t>(size_of(dtype)), std::byte{0});
   // Asked for only where there is one: on a damaged header the library may crash while it converts it.
@@ -141,7 +173,7 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   if (H5Pfill_value_defined(creation.get(), &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED)
     H5Pget_fill_value(creation.get(), memory_type(dtype), facts.fill.data());
   const H5D_layout_t layout = H5Pget_layout(creation.get());
-  if (!lies_plainly(file, creation.get())) return facts;
+  if (!lies_plainly(file, dataset, creation.get())) return facts;
   if (layout == H5D_CONTIGUOUS) {
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset != HADDR_UNDEF) facts.offset = static_cast<int64_t>(offset);

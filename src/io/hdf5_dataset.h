@@ -15,6 +15,7 @@ File open_file(const std::string& path);
 std::vector<std::string> volumes_in(const File& file);  // datasets of numbers with three axes or more
 
 struct DatasetFacts {
+  std::vector<std::string> files;     // that hold it: links, external storage and virtual datasets lead to others
   std::vector<int64_t> shape, chunk;  // every axis; chunk is empty where the data is not chunked
   ElementType type = ElementType::kUInt8;
   bool swap_bytes = false;

@@ -44,6 +44,7 @@ NiftiHeader read_header(const ByteSource& source) {
 
 std::unique_ptr<VolumeReader> open(const std::string& path) {
   std::unique_ptr<ByteSource> source = open_source(ends_with(path, ".img") ? sibling(path, ".hdr") : path);
+  std::vector<std::string> files{source->path()};
   const NiftiHeader header = read_header(*source);
   const RawLayout layout = nifti_layout(header, source->path());
   if (header.data_in_other_file) {
@@ -51,10 +52,11 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
               ": the header says that its voxels are in an .img file, but is not named .hdr; rename the pair to "
               "NAME.hdr and NAME.img, or convert it to .nii");
     source = open_source(sibling(source->path(), ".img"));
+    files.push_back(source->path());
   }
   VolumeInfo info = nifti_info(header);
   info.codec = source->packing() == Packing::kGzip ? "gzip" : "none";
-  return std::make_unique<RawReader>(std::move(source), layout, info);
+  return std::make_unique<RawReader>(std::move(source), layout, info, files);
 }
 
 void write(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool*) {

@@ -58,7 +58,8 @@ std::unique_ptr<VolumeReader> open(const std::string& path) {
   info.codec = header.gzip ? "gzip" : "none";
   info.spacing = header.spacing;
   info.affine = header.affine;
-  return std::make_unique<RawReader>(std::make_unique<ByteSource>(std::move(data), range), header.layout, info);
+  const std::vector<std::string> files{path, data.path()};
+  return std::make_unique<RawReader>(std::make_unique<ByteSource>(std::move(data), range), header.layout, info, files);
 }
 
 void write(const std::string& path, const Volume& volume, const WriteOptions& options, ThreadPool*) {

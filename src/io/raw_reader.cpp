@@ -142,10 +142,12 @@ std::array<int64_t, 4> dense_strides(const std::array<int64_t, 4>& sizes, const 
   return strides;
 }
 
-RawReader::RawReader(std::unique_ptr<ByteSource> source, const RawLayout& layout, const VolumeInfo& info)
+RawReader::RawReader(std::unique_ptr<ByteSource> source, const RawLayout& layout, const VolumeInfo& info,
+                     const std::vector<std::string>& files)
     : source_(std::move(source)), layout_(layout) {
   require_room(*source_, layout_, &end_);
   info_ = info;
+  files_ = files;
   info_.dtype = dtype_read_as(layout.type);
   info_.channels = layout.sizes[0];
   info_.extent = {layout.sizes[1], layout.sizes[2], layout.sizes[3]};

@@ -52,7 +52,8 @@ void convert_elements(const ElementRow& row, const std::byte* from, std::byte* t
 class RawReader : public VolumeReader {
  public:
   // Takes extent, channels and dtype from `layout`, the rest from `info`. Error where the source cannot hold it.
-  RawReader(std::unique_ptr<ByteSource> source, const RawLayout& layout, const VolumeInfo& info);
+  RawReader(std::unique_ptr<ByteSource> source, const RawLayout& layout, const VolumeInfo& info,
+            const std::vector<std::string>& files = {});
   void read(const Box3& box, int64_t channel, std::byte* out, ThreadPool* pool) const override;
 
  private:

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "base/drawn_seed.h"
 #include "kernels/betti.h"
 #include "kernels/cuda_test_masks.h"
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -26,11 +25,6 @@ inline std::vector<std::byte> host_bytes(const at::Tensor& tensor) {
   std::vector<std::byte> bytes(static_cast<size_t>(host.nbytes()));
   std::memcpy(bytes.data(), host.data_ptr(), bytes.size());
   return bytes;
-}
-
-inline uint64_t drawn_seed() {
-  const char* given = std::getenv("VOXLOOM_SEED");
-  return given ? std::stoull(given) : std::random_device{}();
 }
 
 inline double milliseconds_of(int repeats, const std::function<void()>& enqueue) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/dtype.h"
 #include "base/volume.h"
@@ -24,6 +25,7 @@ struct GatherMap {
 
 enum class Interpolation { kNearest, kLinear, kLabel };  // kLabel: the label of the largest linear weight
 enum class Padding { kConstant, kEdge, kReflect };
+Padding padding_of(const std::string& name);  // of data.padding: constant, edge, reflect, or none, which is constant
 
 struct GatherOutput {
   void* data = nullptr;

@@ -7,6 +7,12 @@
 #include "kernels/gather_rows.h"
 
 namespace vox {
+
+Padding padding_of(const std::string& name) {
+  if (name == "edge") return Padding::kEdge;
+  return name == "reflect" ? Padding::kReflect : Padding::kConstant;
+}
+
 namespace {
 
 // Beyond this float32 positions are coarser than 1/2 voxel of the next integer; no patch reaches it.

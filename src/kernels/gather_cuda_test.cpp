@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "base/random.h"
 #include "kernels/cuda_test_memory.h"
 

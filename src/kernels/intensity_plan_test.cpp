@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
+#include "base/drawn_seed.h"
 #include "kernels/blur.h"
 #include "kernels/intensity_passes.h"
 #include "kernels/low_resolution.h"
@@ -115,7 +115,7 @@ std::vector<IntensityStep> random_steps(Random& random) {
 }
 
 TEST(IntensityPlan, PassesGiveWhatTheStepsGive) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   for (uint64_t trial = 0; trial < 300; ++trial) {
     Random random(seed, trial, 0);
     const Extent3 extent{6, 7, 9};

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "base/random.h"
 #include "kernels/cuda_test_memory.h"
 

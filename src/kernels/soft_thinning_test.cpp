@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/drawn_seed.h"
 #include "kernels/betti.h"
 
 namespace vox {
@@ -65,7 +66,7 @@ Mask thinned(const Mask& mask, const Extent3& e, int iterations) {
 }
 
 TEST(SoftThinning, KeepsBettiNumbersAndLeavesNothingToTake) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (int sample = 0; sample < 20; ++sample) {
@@ -141,7 +142,7 @@ double pushed(const Chain& chain, int64_t z, int64_t y, int64_t x, const std::ve
 }
 
 TEST(SoftThinning, GradientIsThatOfTheChainOfMultiplications) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
@@ -188,7 +189,7 @@ double logit(double p) {
 TEST(SoftThinning, RoundingCountsAVoxelAsOftenAsItIsProbable) {
   const Extent3 e{20, 30, 40};
   const auto voxels = static_cast<size_t>(e.voxels());
-  const SoftThinningOptions options{.iterations = 0, .noise = 1, .seed = std::random_device{}(), .volume = 3};
+  const SoftThinningOptions options{.iterations = 0, .noise = 1, .seed = drawn_seed(), .volume = 3};
   std::vector<int16_t> taken(voxels);
   std::vector<double> out(voxels), in(voxels, 0.3);
   soft_thinning_cpu(out.data(), taken.data(), in.data(), e, options);

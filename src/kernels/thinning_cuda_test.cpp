@@ -7,6 +7,7 @@
 
 #include <iostream>
 
+#include "base/drawn_seed.h"
 #include "kernels/cuda_test_masks.h"
 #include "kernels/thinning.h"
 

@@ -169,11 +169,6 @@ void write_volumes(const fs::path& folder, const std::string& file, const Phanto
 void make_all(const SynthRequest& request, ThreadPool& pool) {
   const Spacing3 spacing{.z_mm = 3.906, .y_mm = 3.906, .x_mm = 2.5};
   const bool openkbp = request.suffix.empty();
-  const Extent3 cube{128, 128, 128};
-  VOX_CHECK(!openkbp || request.size == cube, "the OpenKBP layout holds 128x128x128 voxels, not ", request.size,
-            "; leave --size out, or choose another --format");
-  VOX_CHECK(request.size.z > 0 && request.size.y > 0 && request.size.x > 0, "a phantom of size ", request.size,
-            " has no voxels");
   for (int64_t i = 0; i < request.count; ++i) {
     const std::string id = concat("pt_", i + 1);
     Phantom phantom = make_phantom(request.size, request.seed * 1000003 + static_cast<uint64_t>(i), spacing, pool);

@@ -36,15 +36,25 @@ std::string description_of(const std::string& kind, const SynthRequest& request)
                 "\"", request.thickness == 1 ? "" : concat(", \"thickness\": ", shortest(request.thickness)), "}\n");
 }
 
-}  // namespace
-
-void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
-  const SynthEntry& entry = entry_of(kind);
+// Before anything is written.
+void check_request(const std::string& kind, const SynthRequest& request) {
   VOX_CHECK(request.thickness == 1 || kind == "mitochondria", "sections of ", kind,
             " are as thick as voxels are wide; only mitochondria take another thickness");
   VOX_CHECK(request.thickness >= 0.1 && request.thickness <= 100, "a section of ", request.thickness,
             " voxel widths cannot be made; expected 0.1 to 100");
   VOX_CHECK(request.count > 0, "synthetic data needs a count of at least 1, not ", request.count);
+  const Extent3 openkbp{128, 128, 128};
+  VOX_CHECK(!request.suffix.empty() || request.size == openkbp, "the OpenKBP layout holds ", openkbp, " voxels, not ",
+            request.size, "; leave --size out, or choose another --format");
+  VOX_CHECK(request.size.z > 0 && request.size.y > 0 && request.size.x > 0, "volumes of size ", request.size,
+            " have no voxels");
+}
+
+}  // namespace
+
+void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
+  const SynthEntry& entry = entry_of(kind);
+  check_request(kind, request);
   const fs::path folder(request.folder), record = folder / ".synth.json";
   const std::string description = description_of(kind, request);
   const FileLock lock(folder / ".synth.lock", "", FileLock::IfHeld::kWait);

@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
-#include <random>
 
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "io/format.h"
@@ -34,7 +34,7 @@ double best_threshold_dice(const ScrollPair& pair) {
 }
 
 TEST(SyntheticScroll, NoGlobalThresholdFindsTheSheet) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(seed);
   ThreadPool pool(2);
   double unlabeled = 0;
@@ -59,7 +59,7 @@ TEST(SyntheticScroll, IsTheSameWithAnyNumberOfThreads) {
 }
 
 TEST(SyntheticMitochondria, NoGlobalThresholdFindsThemAndTheyAreSome) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(seed);
   ThreadPool pool(2);
   double inside = 0, all = 0;

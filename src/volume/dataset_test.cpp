@@ -120,7 +120,8 @@ TEST_F(DatasetTest, TableOfOtherDataIsFoundBesideThem) {
   data.images = {"{id}.npy"};
   EXPECT_THAT(ids(data), ElementsAre("a", "b"));
   data.csv = folder_ / "recipes/tests.csv";
-  EXPECT_THAT(error(data), HasSubstr("recipes/tests.csv"));
+  EXPECT_THAT(error(data), AllOf(HasSubstr("tests.csv in " + folder_.path().string()), HasSubstr("recipes/tests.csv"),
+                                 HasSubstr("is data.root right?")));
 }
 
 TEST_F(DatasetTest, FoldersBelowTheRootSayTheSplit) {

@@ -108,7 +108,8 @@ struct Partners {  // finders of every role but those that the cases came from
             ", and there is no such folder; is data.root right?");
   std::string example;
   for (const auto& entry : fs::directory_iterator(folder))
-    example = std::max(example, entry.path().filename().string());
+    if (const std::string name = entry.path().filename().string(); !name.starts_with('.'))
+      example = std::max(example, name);
   throw Error(concat("the dataset is empty: data.images \"", pattern, "\" matches no file in ", folder.string(),
                      example.empty() ? ", which is empty" : concat(", which holds for example ", example)));
 }
@@ -145,7 +146,10 @@ void add_columns(Case& item, const DataOptions& data, const Table& table, const 
 // A recipe names its table from where it stands; with data.root= another copy of the data is meant, table and all.
 fs::path table_of(const DataOptions& data) {
   const fs::path named = fs::path(data.root) / data.csv, beside_data = fs::path(data.root) / named.filename();
-  return !fs::exists(named) && fs::exists(beside_data) ? beside_data : named;
+  if (fs::exists(named)) return named;
+  VOX_CHECK(fs::exists(beside_data), "data.csv: there is no table ", named.filename().string(), " in ", data.root,
+            named == beside_data ? "" : concat(", nor is there ", named.string()), "; is data.root right?");
+  return beside_data;
 }
 
 std::vector<Case> cases_from_table(const DataOptions& data) {

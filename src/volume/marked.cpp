@@ -28,11 +28,10 @@ void grow_to_marked(const VolumeView& view, const Box3& slab, std::optional<Box3
 
 }  // namespace
 
-std::optional<Box3> marked_box(const std::function<Block(const Box3&)>& mask, const Extent3& extent) {
-  constexpr int64_t kSlab = 32;
+std::optional<Box3> marked_box(const std::function<Block(const Box3&)>& mask, const Extent3& extent, int64_t slices) {
   std::optional<Box3> box;
-  for (int64_t z = 0; z < extent.z; z += kSlab) {
-    const Box3 slab{{z, 0, 0}, {std::min(extent.z, z + kSlab), extent.y, extent.x}};
+  for (int64_t z = 0; z < extent.z; z += slices) {
+    const Box3 slab{{z, 0, 0}, {std::min(extent.z, z + slices), extent.y, extent.x}};
     grow_to_marked(mask(slab).view, slab, &box);
   }
   return box;

@@ -11,8 +11,10 @@
 
 namespace vox {
 
-// Of voxels other than 0; the mask is read slab by slab. None where there is no such voxel.
-std::optional<Box3> marked_box(const std::function<Block(const Box3&)>& mask, const Extent3& extent);
+constexpr int64_t kMarkedSlices = 32;  // looked at at once
+// Of voxels other than 0; the mask is read slab by slab, by ascending z. None where there is no such voxel.
+std::optional<Box3> marked_box(const std::function<Block(const Box3&)>& mask, const Extent3& extent,
+                               int64_t slices = kMarkedSlices);
 
 // The box of each case's mask, or of its label where it has no mask; found when first asked for.
 class MarkedBoxes {

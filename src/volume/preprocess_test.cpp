@@ -71,18 +71,40 @@ TEST(Preprocess, WindowMapsToTheUnitIntervalInTheStoredType) {
 }
 
 TEST(Preprocess, ZScoreHasMeanZeroAndDeviationOne) {
-  for (const char* foreground : {"false", "true"}) {
+  for (const bool foreground : {false, true}) {
     Volume volume = make_volume<uint8_t>({4, 7, 9}, [](int64_t v) { return v % 3 == 0 ? 0 : v % 200; });
     std::vector<double> in = values_of(volume);
-    const Volume after = applied(std::move(volume), {step("zscore", {{"foreground", foreground}})});
-    EXPECT_EQ(after.info.dtype, DType::kUInt8);
+    const Volume after = applied(std::move(volume), {step("zscore", {{"foreground", foreground ? "true" : "false"}})});
+    EXPECT_EQ(after.info.dtype, foreground ? DType::kFloat32 : DType::kUInt8);
     std::vector<double> counted = in;
-    if (*foreground == 't') std::erase(counted, 0.0);
+    if (foreground) std::erase(counted, 0.0);
     double mean = 0, variance = 0;
     for (const double v : counted) mean += v / static_cast<double>(counted.size());
     for (const double v : counted) variance += (v - mean) * (v - mean) / static_cast<double>(counted.size());
     const std::vector<double> out = values_of(after);
-    for (size_t i = 0; i < in.size(); ++i) EXPECT_NEAR(out[i], (in[i] - mean) / std::sqrt(variance), 1e-9);
+    for (size_t i = 0; i < in.size(); ++i) {
+      const bool background = foreground && in[i] == 0;
+      EXPECT_NEAR(out[i], background ? 0 : (in[i] - mean) / std::sqrt(variance), foreground ? 1e-6 : 1e-9);
+    }
+  }
+}
+
+// Up to the rounding of scale and offset.
+TEST(Preprocess, BackgroundIsWhatEarlierStepsMadeZero) {
+  for (const double scale : {1.0, 0.1, 1 / 3.0}) {
+    Volume volume = make_volume<int16_t>({4, 7, 9}, [](int64_t v) { return v % 3 == 0 ? 7 : v % 200 + 8; });
+    volume.info.scale = scale;
+    volume.info.offset = -7 * scale;
+    const std::vector<double> in = values_of(volume);
+    const Volume after = applied(std::move(volume), {step("normalize", {{"mean", "0"}, {"std", "0.7"}}),
+                                                     step("zscore", {{"foreground", "true"}})});
+    const std::vector<double> out = values_of(after);
+    double sum = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      EXPECT_TRUE(i % 3 != 0 || out[i] == 0) << scale;
+      sum += out[i];
+    }
+    EXPECT_NEAR(sum / static_cast<double>(in.size()), 0, 1e-6) << scale;
   }
 }
 
@@ -158,6 +180,8 @@ TEST(Preprocess, WrongStepsAreNamed) {
               HasSubstr("spacing"));
   EXPECT_THAT(error_of([] { applied(hounsfield(), {step("zscore", {{"scope", "dataset"}}), step("minmax")}); }),
               HasSubstr("must be the last step"));
+  EXPECT_THAT(error_of([] { applied(hounsfield(), {step("zscore", {{"scope", "dataset"}, {"foreground", "true"}})}); }),
+              HasSubstr("belongs to scope: case"));
 }
 
 TEST(Preprocess, EveryStepRunsWithItsDefaultsOrSaysWhatItNeeds) {

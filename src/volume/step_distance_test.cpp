@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
+#include "base/drawn_seed.h"
 #include "volume/preprocess.h"
 #include "volume/test_volumes.h"
 #include "volume/unit.h"
@@ -70,7 +70,7 @@ Volume distance_of(Volume mask, const std::string& limit, const std::string& is_
 }
 
 TEST(Distance, IsThatOfBruteForceOnAnisotropicGrids) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(concat("seed ", seed));
   Random random(seed, 0, 1);
   for (int repeat = 0; repeat < 12; ++repeat) {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -16,7 +17,8 @@ struct ZScoreOptions {
     v.field("scope", scope,
             {.meaning = "Mean and deviation of each volume, or of all training cases together",
              .choices = {"case", "dataset"}});
-    v.field("foreground", foreground, {.meaning = "Leave out voxels of value 0 from mean and deviation; scope: case"});
+    v.field("foreground", foreground,
+            {.meaning = "Voxels of value 0 do not count in mean and deviation, and stay 0; scope: case"});
     v.field("mean", mean,
             {.meaning = "Of each channel, known beforehand instead of measured; scope: dataset. Prediction takes those "
                         "of the training cases from the checkpoint"});
@@ -24,15 +26,24 @@ struct ZScoreOptions {
   }
 };
 
+// The stored value that stands for 0. Steps before may have rounded scale and offset.
+double stored_zero(const VolumeInfo& info) {
+  constexpr double kRounding = 1e-12;
+  const double exact = -info.offset / info.scale;
+  const double nearest = is_integer(info.dtype) ? std::nearbyint(exact) : double{static_cast<float>(exact)};
+  return std::abs(nearest - exact) <= kRounding * std::abs(exact) ? nearest : exact;
+}
+
 class ZScore : public PreprocessMethod {
  public:
   explicit ZScore(const ZScoreOptions& options) : options_(options) {}
   VolumeInfo plan(const VolumeInfo& info) const override {
     VolumeInfo after = info;
     after.scale = std::numeric_limits<double>::quiet_NaN();
+    if (options_.foreground) after.dtype = DType::kFloat32, after.scale = 1, after.offset = 0;
     return after;
   }
-  bool rewrites_voxels() const override { return false; }
+  bool rewrites_voxels() const override { return options_.foreground; }
   bool over_dataset() const override { return options_.scope == "dataset"; }
   std::vector<ChannelStatistics> known_statistics() const override {
     std::vector<ChannelStatistics> known;
@@ -46,13 +57,25 @@ class ZScore : public PreprocessMethod {
     map_values(info, factor, -moments.mean * factor);
   }
   void apply(Volume& volume, VoxelKind) const override {
-    VolumeInfo& info = volume.info;
-    const std::byte* data = volume.data.data();
-    map_from(info, options_.foreground ? moments_without(data, info.dtype, info.voxels(), -info.offset / info.scale)
-                                       : moments_of(data, info.dtype, info.voxels()));
+    if (options_.foreground) return normalize_foreground(volume);
+    map_from(volume.info, moments_of(volume.data.data(), volume.info.dtype, volume.info.voxels()));
   }
 
  private:
+  // No map that is linear in the value does this: the result is real.
+  void normalize_foreground(Volume& volume) const {
+    VolumeInfo& info = volume.info;
+    const double zero = stored_zero(info);
+    map_from(info, moments_without(volume.data.data(), info.dtype, info.voxels(), zero));
+    Volume normal = to_float32(volume);
+    with_type(info.dtype, [&](auto tag) {
+      const auto* stored = volume.as<decltype(tag)>();
+      for (int64_t i = 0; i < info.voxels(); ++i)
+        if (static_cast<double>(stored[i]) == zero) normal.data.as<float>()[i] = 0;
+    });
+    volume = std::move(normal);
+  }
+
   ZScoreOptions options_;
 };
 
@@ -61,6 +84,8 @@ std::unique_ptr<PreprocessMethod> make(const Tree& params, const std::string& wh
   VOX_CHECK(options.mean.size() == options.std.size(), where, ": mean has ", options.mean.size(), " entries and std ",
             options.std.size(), "; both need one per channel");
   VOX_CHECK(options.mean.empty() || options.scope == "dataset", where, ": mean and std belong to scope: dataset");
+  VOX_CHECK(!options.foreground || options.scope == "case", where,
+            ": foreground: true belongs to scope: case; over a dataset every voxel counts");
   return std::make_unique<ZScore>(options);
 }
 

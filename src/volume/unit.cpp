@@ -16,7 +16,7 @@
 namespace vox {
 namespace {
 
-constexpr uint64_t kCacheVersion = 3;  // of whatever is derived from a file and kept
+constexpr uint64_t kCacheVersion = 4;  // of whatever is derived from a file and kept
 
 uint64_t state_of_file(const fs::path& file) {
   struct stat facts {};
@@ -37,20 +37,24 @@ uint64_t state_of_folder(const fs::path& folder) {
   return sum;
 }
 
-// Of a dataset that is a folder of its own, as in Zarr, what its neighbours hold is left out.
+// Of the file or folder it is named by. Of a dataset that is a folder of its own, as in Zarr, what its neighbours hold
+// is left out.
 uint64_t state_of_volume(const VolumeName& name) {
   if (!fs::is_directory(name.path)) return state_of_file(name.path);
   const fs::path own = fs::path(name.path) / name.dataset;
   return state_of_folder(!name.dataset.empty() && fs::is_directory(own) ? own : fs::path(name.path));
 }
 
-uint64_t file_key(const std::string& name, const VolumeInfo& info) {
+uint64_t file_key(const std::string& name, const VolumeReader& reader) {
   const std::optional<VolumeName> parts = existing_volume(name);
   VOX_CHECK(parts, name, ": the file was removed while it was opened");
   ContentHash hash;
   hash.add(kCacheVersion).add(fs::absolute(parts->path).lexically_normal().string()).add(name);
   hash.add(state_of_volume(*parts));
-  const Spacing3 spacing = info.spacing.value_or(Spacing3{});  // that of a Zarr array may stand above its folder
+  for (const std::string& file : reader.files())
+    if (file != parts->path) hash.add(fs::absolute(file).lexically_normal().string()).add(state_of_file(file));
+  const Spacing3 spacing =
+      reader.info().spacing.value_or(Spacing3{});  // that of a Zarr array may stand above its folder
   for (int axis = 0; axis < 3; ++axis) hash.add(std::bit_cast<uint64_t>(spacing[axis]));
   return hash.value();
 }
@@ -82,9 +86,10 @@ void plan_unit(Unit& unit, const DataOptions& data, const Preprocess& preprocess
 
 // As the file has them: what is done to them is planned once the whole case is known.
 std::vector<Unit> open_units(const Case& item, const std::string& name, Role role, int64_t first_channel) {
-  const VolumeInfo info = open_volume(name)->info();
+  const std::unique_ptr<VolumeReader> reader = open_volume(name);
+  const VolumeInfo& info = reader->info();
   VOX_CHECK(info.voxels() > 0, name, ": the volume is empty (", info.extent, ")");
-  const uint64_t key = file_key(name, info);
+  const uint64_t key = file_key(name, *reader);
   std::vector<Unit> units;
   for (int64_t channel = 0; channel < info.channels; ++channel) {
     Unit unit;

@@ -60,6 +60,27 @@ TEST_F(UnitTest, AFileChangedInPlaceInAFolderIsAnotherVolume) {
   EXPECT_NE(key_of(stack), stack_before);
 }
 
+// nibabel's pair of a header and an image is this file, cut in two.
+void make_pair(const fs::path& nifti) {
+  constexpr size_t kOffset = 108, kMagic = 344, kVoxels = 352;
+  const std::string bytes = read_file(nifti);
+  write_file(fs::path(nifti).replace_extension(".img"), bytes.substr(kVoxels));
+  std::string header = bytes.substr(0, kVoxels);
+  header.replace(kOffset, 4, 4, '\0').replace(kMagic, 3, "ni1");
+  write_file(fs::path(nifti).replace_extension(".hdr"), header);
+}
+
+TEST_F(UnitTest, DataBesideTheirHeaderChangedInPlaceAreAnotherVolume) {
+  make_pair(put("a.nii"));
+  put("b.nhdr");
+  for (const auto& [named, changed] : {std::pair("a.hdr", "a.img"), {"a.img", "a.hdr"}, {"b.nhdr", "b.raw.gz"}}) {
+    const uint64_t before = key_of(folder_ / named);
+    EXPECT_EQ(key_of(folder_ / named), before);
+    change_in_place(folder_ / changed);
+    EXPECT_NE(key_of(folder_ / named), before) << changed;
+  }
+}
+
 TEST_F(UnitTest, AnotherArrayOfAZarrGroupChangesNothing) {
   const std::string raw = put("g.zarr:raw"), deep = put("g.zarr:more/raw");
   const uint64_t raw_before = key_of(raw), deep_before = key_of(deep);

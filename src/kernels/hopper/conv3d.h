@@ -39,11 +39,9 @@ struct Conv3d {
 };
 
 bool conv3d_available();  // this GPU has what the kernels need
-// Whether there is a kernel, and whether it is expected to be faster than cuDNN's (a table made from measurements). An
-// input that waits for its norm, or that is two tensors, costs cuDNN a pass over it first, which is counted.
-bool conv3d_forward_wins(const Conv3d& conv);
-bool conv3d_weight_gradient_wins(const Conv3d& conv);
-struct ConvTimes {  // expected; own_ms is 0 where there is no kernel
+// What is expected of our kernel and of cuDNN's (a table made from measurements); own_ms is 0 where there is no kernel.
+// An input that waits for its norm, or that is two tensors, costs cuDNN a pass over it first, which is counted.
+struct ConvTimes {
   double own_ms = 0, cudnn_ms = 0;
 };
 ConvTimes conv3d_forward_times(const Conv3d& conv);

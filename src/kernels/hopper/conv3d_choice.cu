@@ -68,14 +68,4 @@ ConvTimes conv3d_weight_gradient_times(const Conv3d& conv) {
   return expected(conv, kWeightGradient, conv3d_weight_gradient_use(conv), cudnn->weight_gradient);
 }
 
-bool conv3d_forward_wins(const Conv3d& conv) {
-  const ConvTimes times = conv3d_forward_times(conv);
-  return times.own_ms > 0 && times.own_ms < times.cudnn_ms;
-}
-
-bool conv3d_weight_gradient_wins(const Conv3d& conv) {
-  const ConvTimes times = conv3d_weight_gradient_times(conv);
-  return times.own_ms > 0 && times.own_ms < times.cudnn_ms;
-}
-
 }  // namespace vox::cuda

@@ -4,6 +4,7 @@ import json
 import zipfile
 
 import numpy as np
+import peer_networks as peers
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -69,6 +70,20 @@ def test_norms_that_look_alike_are_asked_for(voxloom, draw, tmp_path, norm):
     if norm[0] == "group":
         assert_computes(voxloom, tmp_path, tmp_path / "w.pt", network, torch.randn(1, 1, 16, 16, 16),
                         draw.choice(["norm=group", "model.norm=group"]), "norm_groups=2")
+
+
+@pytest.mark.parametrize("norm", ["batch", "group", "instance", "none"])
+def test_norms_of_an_rsunet_are_asked_for_where_the_weights_do_not_tell(voxloom, draw, tmp_path, norm):
+    torch.manual_seed(draw.randrange(2**31))
+    groups = draw.choice([2, 4])
+    network = peers.RSUNet(1, 2, [8, 12], [[1, 2, 2]], {"norm": norm, "groups": groups, "activation": "prelu"}, 0,
+                           False).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    told = {"batch": [], "group": [f"norm_groups={groups}"]}.get(norm, [f"norm={norm}"])
+    if told:
+        said = refusal(voxloom, tmp_path / "w.pt", "import")
+        assert ("norm_groups=N" if norm == "group" else "norm=instance") in said
+    assert_computes(voxloom, tmp_path, tmp_path / "w.pt", network, torch.randn(1, 1, 4, 8, 8), *told)
 
 
 GOLDEN = {"mednext_k3": "mednext", "mednext_k3_grn": "mednext", "mednext_k5_ds": "mednext", "resenc_plain": "resenc_unet",

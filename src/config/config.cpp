@@ -56,13 +56,18 @@ void set(Config& config, Values& values, const std::string& key, Resolved resolv
   values[key] = std::move(resolved);
 }
 
-void apply(Config& config, Values& values, const Assignment& assignment, size_t layer) {
+struct Place {
+  size_t layer;
+  bool inherited;
+};
+
+void apply(Config& config, Values& values, const Assignment& assignment, const Place& place) {
   Translation translation = translate(assignment.key, assignment.value);
   if (translation.use == KeyUse::kUsed) require_option(assignment);
-  report_key(config, {assignment.key, translation.use, translation.note});
+  report_key(config, {assignment.key, translation.use, translation.note, place.inherited});
   if (!translation.note.empty()) warn_once(config, concat(assignment.key, " ", translation.note));
   if (translation.use == KeyUse::kNoEffect) return;
-  set(config, values, translation.key, {std::move(translation.value), assignment.key, layer, assignment.folder});
+  set(config, values, translation.key, {std::move(translation.value), assignment.key, place.layer, assignment.folder});
 }
 
 void make_absolute(Tree& value, const std::filesystem::path& folder) {
@@ -88,8 +93,10 @@ Config resolve(const Layers& layers) {
   config.warnings = layers.warnings;
   if (layers.extends) report_key(config, {"extends", KeyUse::kUsed, ""});
   Values values;
-  for (size_t layer = 0; layer < layers.layers.size(); ++layer)
-    for (const Assignment& assignment : layers.layers[layer].assignments) apply(config, values, assignment, layer);
+  const size_t count = layers.layers.size();
+  for (size_t layer = 0; layer < count; ++layer)  // the last two are the recipe itself and the command line
+    for (const Assignment& assignment : layers.layers[layer].assignments)
+      apply(config, values, assignment, {layer, layer + 2 < count});
   const Tree map = final_values(values);
   Options plain;  // of the recipe alone: it names what everything written stands upon
   Reader first(map);

@@ -13,7 +13,8 @@ enum class KeyUse { kUsed, kMapped, kNoEffect };
 struct KeyReport {  // one per key the user wrote
   std::string key;  // as written: "training.workers"
   KeyUse use;
-  std::string note;  // "is data.num_workers here", "Voxloom has no worker processes"
+  std::string note;        // "is data.num_workers here", "Voxloom has no worker processes"
+  bool inherited = false;  // neither the recipe itself nor the command line has it, only what the recipe extends
 };
 
 struct Config {

@@ -128,6 +128,18 @@ TEST(Extends, AnAliasAboveBeatsTheOptionBelow) {
       2);
 }
 
+TEST(Extends, KeysTellWhetherTheRecipeItselfHasThem) {
+  const Folder folder;
+  folder.write("base.yaml", "training: {lr: 1, seed: 1, max_epochs: 2}\n");
+  const fs::path top = folder.write("top.yaml", "extends: base.yaml\ntraining: {lr: 2}\n");
+  const Config config = load_config(top, {"training.seed=3"});
+  std::map<std::string, bool> inherited;
+  for (const KeyReport& key : config.keys) inherited[key.key] = key.inherited;
+  EXPECT_FALSE(inherited.at("training.lr"));
+  EXPECT_FALSE(inherited.at("training.seed"));
+  EXPECT_TRUE(inherited.at("training.max_epochs"));
+}
+
 TEST(Extends, SeveralFilesLayInOrder) {
   const Folder folder;
   folder.write("a.yaml", "training: {lr: 1, seed: 1}\n");

@@ -34,6 +34,7 @@ struct ModelOptions {
   bool trans_bias = false;
   double dropout = -1;  // -1: the architecture's own
   double output_scale = 1;
+  int64_t added_channel = -1;  // -1: none
   int64_t num_res_units = 2;
   bool residual = false;
   std::string squeeze_excitation = "none";
@@ -67,8 +68,12 @@ struct ModelOptions {
                         "architecture's own",
              .min = 1,
              .max = 65536});
-    v.field("strides", strides,
-            {.meaning = "Downsampling on entering each stage; empty is 1, then 2 everywhere", .min = 1, .max = 64});
+    v.field(
+        "strides", strides,
+        {.meaning = "Downsampling on entering each stage; empty is 1, then 2 everywhere. unet and resenc_unet with a "
+                    "first one above 1 work coarser than they predict, in less time",
+         .min = 1,
+         .max = 64});
     v.field("kernels", kernels,
             {.meaning = "Kernel of each stage; empty is 3 everywhere", .unit = "voxels", .min = 1, .max = 63});
     v.field("up_kernels", up_kernels,
@@ -110,6 +115,12 @@ struct ModelOptions {
          .min = 0,
          .max = 1e9,
          .above_min = true});
+    v.field("added_channel", added_channel,
+            {.meaning = "Image channel, counted from 0, that is added to all outputs before output_scale: the network "
+                        "predicts what is missing from a first guess that it is shown",
+             .min = 0,
+             .max = 65535,
+             .named = NamedValue{"none", -1}});
     v.field("num_res_units", num_res_units,
             {.meaning = "Convolutions of a residual unit of monai_unet; 0 has no residuals", .min = 0, .max = 64});
     v.field("residual", residual, {.meaning = "Residual blocks in dynunet"});

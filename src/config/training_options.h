@@ -61,7 +61,8 @@ struct TrainingOptions {
 inline void TrainingOptions::describe_run(Visitor& v) {
   v.field("max_epochs", max_epochs, {.meaning = "Length of the run", .unit = "epochs", .min = 1, .max = 1e9});
   v.field("iterations_per_epoch", iterations_per_epoch,
-          {.meaning = "Steps of an epoch: a number, auto (every case once) or a duration such as 6h, 90m, 30s",
+          {.meaning =
+               "Steps of an epoch: a number, auto (every case once) or how long an epoch is to take, as 6h, 90m, 30s",
            .unit = "steps",
            .form = Form::kIterations});
   v.field("accumulate", accumulate,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "base/text.h"
 #include "config/schema.h"
 #include "config/test_support.h"
@@ -101,7 +102,7 @@ Options random_options(uint64_t seed) {
 }
 
 TEST(Write, ReadingBackGivesTheSameOptions) {
-  const uint64_t first = std::random_device{}();
+  const uint64_t first = drawn_seed();
   for (uint64_t seed = first; seed < first + 300; ++seed) {
     const Options options = random_options(seed);
     const std::string yaml = to_yaml(options);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "nets/output_scale.h"
+#include "nets/outputs.h"
 #include "nets/registry.h"
 
 namespace vox {
@@ -25,7 +25,7 @@ const std::vector<NetworkEntry>& all_networks() {
 std::unique_ptr<Network> make_network(const ModelOptions& options, uint64_t seed) {
   std::vector<std::string> names;
   for (const NetworkEntry& entry : all_networks()) {
-    if (entry.name == options.architecture) return scaled(entry.make(options, seed), options.output_scale);
+    if (entry.name == options.architecture) return with_outputs_as_asked(entry.make(options, seed), options);
     names.push_back(entry.name);
   }
   const std::string meant = nearest(options.architecture, names);

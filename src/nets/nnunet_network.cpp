@@ -13,7 +13,6 @@ NnunetNetwork::NnunetNetwork(const ModelOptions& options, uint64_t seed, const S
       plan_(plan_stages(options, defaults)),
       norm_(norm_spec(options, {})),
       activation_(activation_spec(options, {})) {
-  require_full_resolution(plan_);
   VOX_CHECK(options.upsample != "pixelshuffle", "model.upsample: ", options.architecture,
             " has no pixel shuffling; use deconv, trilinear or nearest");
 }
@@ -48,9 +47,18 @@ void NnunetNetwork::add_decoder_stage(size_t level, int64_t convs) {
         {.in = c == 0 ? 2 * filters : filters, .out = filters, .geometry = {plan_[level - 1].kernel, {1, 1, 1}}}));
   }
   stage.range.last = mark();
-  stage.head = add_conv(concat("decoder.seg_layers.", index),
-                        {.in = filters, .out = options_.out_channels, .geometry = {{1, 1, 1}}, .head = true});
+  stage.head = add_head(concat("decoder.seg_layers.", index), filters);
   decoder_.push_back(std::move(stage));
+}
+
+// Back to the resolution of the image where the first stage has left it.
+Conv NnunetNetwork::add_head(const std::string& name, int64_t in) {
+  const Extent3 entry = plan_.front().stride;
+  return add_conv(name, {.in = in,
+                         .out = options_.out_channels,
+                         .geometry = {entry, entry},
+                         .transposed = entry.voxels() > 1,
+                         .head = true});
 }
 
 Conv NnunetNetwork::add_up(const std::string& name, int64_t in, int64_t out, const Extent3& stride) {

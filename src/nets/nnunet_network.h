@@ -38,6 +38,7 @@ class NnunetNetwork : public LayerNetwork {
     ParameterRange range;
   };
   void add_decoder_stage(size_t level, int64_t convs);
+  Conv add_head(const std::string& name, int64_t in);
   Conv add_up(const std::string& name, int64_t in, int64_t out, const Extent3& stride);
   ops::Feature run_up(const DecoderStage& stage, const ops::Feature& below, const Extent3& factor) const;
 

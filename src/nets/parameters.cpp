@@ -175,14 +175,10 @@ void ParameterSet::collect_grads() {
   }
 }
 
-void ParameterSet::zero_grads(ZeroGrads how) {
+void ParameterSet::zero_grads() {
   for (Parameter& parameter : parameters_) {
-    if (how == ZeroGrads::kRelease) {
-      parameter.grad.reset();
-      parameter.value.mutable_grad().reset();
-    } else if (parameter.grad.defined()) {
-      parameter.grad.zero_();
-    }
+    parameter.grad.reset();
+    parameter.value.mutable_grad().reset();
   }
   if (cuda::kCompiledIn && device().is_cuda()) offer_buffers();
 }

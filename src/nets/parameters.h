@@ -77,9 +77,7 @@ class ParameterSet {
   // On a GPU: where the gradient of a parameter always lies, float32 and laid out as the master; part of one
   // allocation. What it holds counts only while Parameter::grad is this tensor.
   const at::Tensor& grad_buffer(int index);
-  // Before a step. kRelease is cheaper; kInPlace keeps the addresses on a CPU too, and zeros.
-  enum class ZeroGrads { kRelease, kInPlace };
-  void zero_grads(ZeroGrads how = ZeroGrads::kRelease);
+  void zero_grads();  // before a step
 
   // After a step: running statistics take what its forward passes made of them, or go back where `bad` (a number on the
   // device) is not zero. Nothing waits.

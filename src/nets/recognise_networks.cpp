@@ -17,10 +17,16 @@ void add_kernels(Strings& options, const std::string& key, const Kernels& kernel
   if (!plain) options.push_back(option(key, kernels));
 }
 
-// The decoder of nnU-Net's networks: transposed convolutions whose kernels are the strides, the deepest first.
+int64_t out_of_transposed(const ShapeView& shapes, const std::string& name) {
+  return shapes.size(name, 1);  // [in, out, z, y, x]
+}
+
+// The decoder of nnU-Net's networks: transposed convolutions whose kernels are the strides, the deepest first. The last
+// is the output layer where the first stage has a stride.
 void add_nnunet_decoder(Strings& options, const ShapeView& shapes) {
   const int64_t ups = shapes.count("decoder.transpconvs.", ".weight");
-  Kernels strides{kOnes};
+  const std::string head = concat("decoder.seg_layers.", ups - 1, ".weight");
+  Kernels strides{shapes.kernel(head)};
   Sizes convs;
   for (int64_t i = ups - 1; i >= 0; --i) {
     strides.push_back(shapes.kernel(concat("decoder.transpconvs.", i, ".weight")));
@@ -28,7 +34,8 @@ void add_nnunet_decoder(Strings& options, const ShapeView& shapes) {
   }
   options.push_back(option("strides", strides));
   options.push_back(option("decoder_convs", convs));
-  options.push_back(option("out_channels", shapes.size(concat("decoder.seg_layers.", ups - 1, ".weight"), 0)));
+  options.push_back(
+      option("out_channels", strides.front() == kOnes ? shapes.size(head, 0) : out_of_transposed(shapes, head)));
   if (shapes.any_ends_with(".norm.running_mean")) options.push_back("norm=batch");
   if (!shapes.has("decoder.stages.0.convs.0.conv.bias")) options.push_back("conv_bias=false");
 }
@@ -43,10 +50,6 @@ std::string monai_level(int64_t level) {
   std::string path = "model.";
   for (int64_t i = 0; i < level; ++i) path += "1.submodule.";
   return path;
-}
-
-int64_t out_of_transposed(const ShapeView& shapes, const std::string& name) {
-  return shapes.size(name, 1);  // [in, out, z, y, x]
 }
 
 }  // namespace
@@ -204,10 +207,9 @@ Strings infer_rsunet(const ShapeView& shapes) {
   Strings options{option("in_channels", shapes.size(first, 1)),
                   option("out_channels", shapes.size("output_head.weight", 0)), option("filters", filters),
                   option("strides", strides), option("depth_2d", flat)};
-  const std::string norm = "final_norm.norm.";
-  if (!shapes.has(norm + "running_mean")) {
-    options.push_back(shapes.has(norm + "weight") ? "norm=group" : "norm=none");
-  }
+  // Its instance norms have no tensors, as if there were none: that stays open, and so does the number of groups.
+  const bool batch = shapes.has("final_norm.norm.running_mean"), scales = shapes.has("final_norm.norm.weight");
+  if (batch || scales) options.push_back(batch ? "norm=batch" : "norm=group");
   if (shapes.has("final_norm.act.weight")) options.push_back("activation=prelu");
   if (shapes.has("ds_heads.0.weight")) options.push_back("deep_supervision=true");
   return options;

@@ -92,6 +92,20 @@ TEST(UNet, DeepSupervisionGivesAHeadPerStageFinestFirst) {
   EXPECT_EQ(network->forward(image).size(), 1u);
 }
 
+TEST(UNet, AStrideOfTheFirstStageCoarsensTheWorkAndNotTheOutputs) {
+  ModelOptions options = small();
+  options.deep_supervision = true;
+  const double fine = make_network(options, 1)->gmac({16, 16, 16});
+  options.strides = {{2, 2, 2}, {2, 2, 2}, {2, 2, 2}};
+  const auto network = make_network(options, 1);
+  EXPECT_EQ(network->divisor(), (Extent3{8, 8, 8}));
+  const auto heads = network->forward(at::randn({1, 2, 16, 16, 16}), {.training = true});
+  ASSERT_EQ(heads.size(), 2u);
+  EXPECT_EQ(heads[0].sizes(), at::IntArrayRef({1, 3, 16, 16, 16}));
+  EXPECT_EQ(heads[1].sizes(), at::IntArrayRef({1, 3, 8, 8, 8}));
+  EXPECT_LT(network->gmac({16, 16, 16}), fine / 6);
+}
+
 TEST(UNet, CheckpointingGivesEqualGradients) {
   ModelOptions options = small();
   options.deep_supervision = true;

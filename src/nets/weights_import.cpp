@@ -43,17 +43,26 @@ Plan plan_of_ours(const WeightsSource& source, const std::vector<std::string>& o
   return plan;
 }
 
-bool says_norm(const std::vector<std::string>& options) {
-  return std::any_of(options.begin(), options.end(), [](const std::string& text) {
-    return text.starts_with("norm=") || text.starts_with("model.norm=");
+bool says(const std::vector<std::string>& options, const std::string& key) {
+  return std::any_of(options.begin(), options.end(), [&](const std::string& text) {
+    return text.starts_with(key + "=") || text.starts_with("model." + key + "=");
   });
 }
 
+// Error where norms that compute different things have the same tensors.
 void require_known_norm(const WeightsSource& source, const Recognised& found, const ImportRequest& request) {
-  const bool open = found.architecture == "monai_unet" && !says_norm(found.options) && !says_norm(request.overrides);
-  VOX_CHECK(!open, source.path, ": the norms of this monai_unet may be group norms or affine instance norms, whose ",
-            "tensors have the same names and shapes; for group norms add norm=group norm_groups=N (the file does not ",
-            "say how many); affine instance norms of monai_unet are not supported");
+  const bool monai = found.architecture == "monai_unet", rsunet = found.architecture == "rsunet";
+  const bool known = says(found.options, "norm"), asked_for = says(request.overrides, "norm");
+  VOX_CHECK(!monai || known || asked_for, source.path, ": the norms of this monai_unet may be group norms or affine ",
+            "instance norms, whose tensors have the same names and shapes; for group norms add norm=group ",
+            "norm_groups=N (the file does not say how many); affine instance norms of monai_unet are not supported");
+  VOX_CHECK(!rsunet || known || asked_for, source.path,
+            ": the norms of this rsunet have no tensors; add norm=instance ",
+            "where it was trained with instance norms, norm=none where it has none");
+  const bool grouped = std::count(found.options.begin(), found.options.end(), "norm=group") > 0;
+  VOX_CHECK(!rsunet || !grouped || says(request.overrides, "norm_groups"), source.path,
+            ": the norms of this rsunet are group norms, and the file does not say how many groups they have; add ",
+            "norm_groups=N, the num_groups it was trained with");
 }
 
 Plan plan_of_others(const WeightsSource& source, const ImportRequest& request) {

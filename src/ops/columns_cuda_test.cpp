@@ -3,12 +3,12 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <random>
 #include <utility>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "kernels/cuda_test_memory.h"
 #include "ops/feature.h"
 #include "ops/feature_state.h"
@@ -128,8 +128,7 @@ class ColumnsCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-    const char* const given = std::getenv("VOXLOOM_SEED");
-    seed_ = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+    seed_ = drawn_seed();
     engine_.seed(seed_);
     torch::manual_seed(seed_);
   }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "ops/conv3d_cuda_cases.h"
 
 namespace vox::cuda {
@@ -87,8 +88,7 @@ class Conv3dCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available() || !conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
-    const char* given = std::getenv("VOXLOOM_SEED");
-    const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    const uint64_t seed = drawn_seed();
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
     random_.seed(seed);
     torch::manual_seed(seed);

@@ -39,6 +39,9 @@ void report(const std::string& name, const Size& s, double flops, double ours, d
       name.c_str(), static_cast<long long>(s.n), static_cast<long long>(s.z), static_cast<long long>(s.y),
       static_cast<long long>(s.x), ours, rate, torch, torch / ours, wins ? "wins" : "-");
 }
+bool wins(const ConvTimes& times) {
+  return times.own_ms > 0 && times.own_ms < times.cudnn_ms;
+}
 void time_case(const Size& s, std::vector<int64_t> in, int64_t out) {
   const torch::NoGradGuard no_grad;
   std::vector<Tensor> parts;
@@ -61,11 +64,11 @@ void time_case(const Size& s, std::vector<int64_t> in, int64_t out) {
     for (float* m : {static_cast<float*>(nullptr), moments.data_ptr<float>()})
       report(channels + (prologue ? " norm" : "") + (m != nullptr ? " moments" : ""), s, flops,
              milliseconds([&] { conv3d_forward(conv, image.data_ptr(), m, nullptr); }), forward,
-             conv3d_forward_wins(conv));
+             wins(conv3d_forward_times(conv)));
     conv.output[0].y = dy.data_ptr();
     report(channels + (prologue ? " norm" : "") + " wgrad", s, flops,
            milliseconds([&] { conv3d_weight_gradient(conv, dw.data_ptr<float>(), workspace.data_ptr(), nullptr); }),
-           gradient, conv3d_weight_gradient_wins(conv));
+           gradient, wins(conv3d_weight_gradient_times(conv)));
   }
 }
 void time_first_layer(const Size& s) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "kernels/hopper/conv3d.h"
 #include "ops/feature.h"
 #include "ops/fused.h"
@@ -133,13 +134,13 @@ void expect_like_truth(const Case& with, uint64_t seed) {
 }
 
 TEST_P(FusedUNet, EqualsFloat64) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   expect_like_truth(GetParam(), seed);
 }
 
 TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   set_kernel_arch("generic");
   expect_like_truth(GetParam(), seed);
@@ -148,7 +149,7 @@ TEST_P(FusedUNet, GenericKernelsEqualFloat64) {
 // What is expected to be faster with cuDNN is left to it: the first shape is not.
 TEST(FilledConvCuda, OfAnImageOfFewChannelsIsTorchsInDouble) {
   if (!torch::cuda::is_available() || !cuda::conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   torch::manual_seed(seed);
   std::mt19937 generator(seed);

@@ -4,11 +4,11 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "kernels/cuda_test_memory.h"
 
 namespace vox::cuda {
@@ -82,8 +82,7 @@ void compare(const Shape5& s, int64_t classes, at::ScalarType element, bool wait
 
 TEST(HeadCuda, ForwardAndBackwardAreTorchsInDouble) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  const char* const given = std::getenv("VOXLOOM_SEED");
-  const unsigned seed = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "VOXLOOM_SEED=" << seed);
   std::mt19937 engine(seed);
   torch::manual_seed(seed);

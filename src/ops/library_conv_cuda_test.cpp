@@ -4,10 +4,10 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "ops/device.h"
 #include "ops/kernel_choice.h"
 #include "ops/library_conv.h"
@@ -36,8 +36,7 @@ class LibraryConvCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP();
-    const char* const given = std::getenv("VOXLOOM_SEED");
-    seed_ = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device()();
+    seed_ = drawn_seed();
     source_.seed(seed_);
     torch::manual_seed(seed_);
     at::globalContext().setBenchmarkCuDNN(true);

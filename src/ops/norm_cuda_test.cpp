@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "ops/norm_cuda_cases.h"
 
 namespace vox::cuda::testing_norm {
@@ -53,8 +54,7 @@ void compare(const Case& c) {
 class Random {
  public:
   Random() {
-    const char* const given = std::getenv("VOXLOOM_SEED");
-    seed = given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+    seed = drawn_seed();
     engine_.seed(seed);
     torch::manual_seed(seed);
   }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "kernels/norm_cuda.h"
 #include "ops/conv3d_cuda_cases.h"
 #include "ops/feature.h"
@@ -116,8 +117,7 @@ class NormSumsCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available() || !conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
-    const char* given = std::getenv("VOXLOOM_SEED");
-    const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    const uint64_t seed = drawn_seed();
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
     random_.seed(seed);
     torch::manual_seed(seed);
@@ -242,7 +242,7 @@ struct SummedNet {
 
 TEST(NormSumsInNetCuda, GiveTheGradientsOfThePassOfTheirOwn) {
   if (!torch::cuda::is_available() || !cuda::conv3d_available()) GTEST_SKIP() << "needs a Hopper GPU";
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   torch::manual_seed(seed);
   for (const NormKind norm : {NormKind::kInstance, NormKind::kBatch, NormKind::kGroup}) {

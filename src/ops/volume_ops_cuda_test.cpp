@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <random>
-
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "kernels/cldice_cuda.h"
 #include "kernels/components_cuda.h"
 #include "kernels/edt_cuda.h"
@@ -21,7 +20,7 @@ class VolumeCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-    seed_ = std::random_device{}();
+    seed_ = drawn_seed();
     at::manual_seed(seed_);
     RecordProperty("seed", std::to_string(seed_));
   }

@@ -1,9 +1,11 @@
-#include "nets/output_scale.h"
+#include "nets/outputs.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <cmath>
+
+#include "base/error.h"
 
 namespace vox {
 namespace {
@@ -51,6 +53,27 @@ TEST(OutputScale, OutputsOfTheSameWeightsAreMultiplied) {
   }
   EXPECT_GT(size, 0);
   EXPECT_LT(std::sqrt(difference / size), 1e-4);
+}
+
+TEST(AddedChannel, IsAddedToEveryOutputBeforeTheScale) {
+  torch::manual_seed(7);
+  ModelOptions options = two_outputs(70);
+  options.in_channels = 3;
+  const auto plain = make_network(options, 3);
+  options.added_channel = 1;
+  const auto corrected = make_network(options, 3);
+  const at::Tensor image = at::randn({2, 3, 8, 8, 8}), guess = image.slice(1, 1, 2);
+  const auto expected = plain->forward(image, {.training = true});
+  const auto outputs = corrected->forward(image, {.training = true});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_TRUE(at::allclose(outputs[0], expected[0] + 70 * guess, 1e-4, 1e-4));
+  EXPECT_TRUE(at::allclose(outputs[1], expected[1] + 70 * at::avg_pool3d(guess, 2), 1e-4, 1e-4));
+}
+
+TEST(AddedChannel, ThatTheImageDoesNotHaveIsRefused) {
+  ModelOptions options = two_outputs(1);
+  options.added_channel = 1;
+  EXPECT_THROW(make_network(options, 3), Error);
 }
 
 }  // namespace

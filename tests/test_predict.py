@@ -3,6 +3,7 @@ import json
 import random
 import subprocess
 
+import h5py
 import numpy as np
 import pytest
 import tifffile
@@ -95,6 +96,42 @@ def test_wrong_input_is_one_clear_sentence(trained, voxloom, tmp_path, arguments
     result = voxloom("predict", trained / "run", *arguments, "--output", tmp_path / "out", check=False)
     assert result.returncode == 1 and words in result.stderr and not (tmp_path / "out").exists()
     assert voxloom("predict", tmp_path / "no-run", "a.npy", "--output", tmp_path, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("suffix", ["tif", "h5"])
+def test_a_prediction_never_replaces_what_it_is_made_from(trained, voxloom, tmp_path, suffix):
+    volume, scan = np.load(trained / "images" / "case_000.npy"), tmp_path / f"scan.{suffix}"
+    if suffix == "tif":
+        tifffile.imwrite(scan, volume)
+    else:
+        with h5py.File(scan, "w") as file:
+            file["raw"], file["label"] = volume, volume > 0
+    before = scan.read_bytes()
+    named = scan if suffix == "tif" else f"{scan}:raw"
+    refused = voxloom("predict", trained / "run", named, "--output", tmp_path, f"inference.format={suffix}", check=False)
+    assert refused.returncode == 1 and "would replace" in refused.stderr and "--output" in refused.stderr
+    assert scan.read_bytes() == before
+    label = (trained / "labels" / "case_002.npy").read_bytes()
+    refused = voxloom("predict", trained / "run", "--split", "validation", "--output", trained / "labels",
+                      "inference.format=npy", check=False)
+    assert refused.returncode == 1 and "case_002" in refused.stderr
+    assert (trained / "labels" / "case_002.npy").read_bytes() == label
+
+
+def test_what_lies_outside_is_what_training_saw_there(trained, voxloom, tmp_path):
+    np.save(tmp_path / "small.npy", np.load(trained / "images" / "case_000.npy")[:7, :, :9])
+    told = {}
+    for padding in ("none", "constant", "edge"):
+        voxloom("predict", trained / "run", tmp_path / "small.npy", "--output", tmp_path / padding, "--probabilities",
+                f"data.padding={padding}", "data.pad_value=3")
+        told[padding] = tifffile.imread(tmp_path / padding / "small.tif")
+    assert np.array_equal(told["none"], told["constant"]) and not np.array_equal(told["none"], told["edge"])
+
+
+def test_nothing_is_staged_to_be_read_once(trained, voxloom, tmp_path):
+    voxloom("predict", trained / "run", trained / "images" / "case_000.npy", "--output", tmp_path / "out",
+            f"data.stage_dir={tmp_path}/stage")
+    assert not list((tmp_path).glob("stage/**/*.npy"))
 
 
 def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):

@@ -67,6 +67,34 @@ def test_intensities_of_ct_are_prepared_slab_by_slab(network, voxloom, draw, tmp
     assert got.shape == (100, 64, 64) and np.array_equal(got, expected)
 
 
+def bytes_read(arguments):
+    """By the whole program, as its last look at /proc found it."""
+    child = subprocess.Popen([PROGRAM, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    count = 0
+    while child.poll() is None:
+        text = pathlib.Path(f"/proc/{child.pid}/io").read_text()
+        count = max([count, *(int(line.split()[1]) for line in text.splitlines() if line.startswith("rchar"))])
+        time.sleep(0.005)
+    assert child.returncode == 0, child.stderr.read()
+    return count
+
+
+def test_a_packed_mask_is_unpacked_once_and_not_for_each_window(network, voxloom, draw, tmp_path):
+    """Twice, to be exact: where it lies is looked up first. 700 windows; packed image and mask take 0.3 MB."""
+    generator = np.random.default_rng(draw.randrange(2**32))
+    noise = generator.integers(0, 256, (64, 48, 48)).astype(np.uint8)
+    for name, array in {"image": noise, "mask": generator.integers(0, 256, noise.shape).astype(np.uint8)}.items():
+        array[:, :10, :5] = 0
+        nibabel.save(nibabel.Nifti1Image(array.transpose(), np.eye(4)), tmp_path / f"{name}.nii.gz")
+    arguments = ["predict", network[1], tmp_path / "image.nii.gz", "inference.window=8,16,16", "--overlap", 0.5,
+                 f"inference.mask={tmp_path}/mask.nii.gz", "inference.skip_below=300"]
+    refused = voxloom(*arguments, "--output", tmp_path, "inference.memory_gb=0.0001", check=False)
+    least = float(re.search(r"inference.memory_gb=([0-9.]+)", refused.stderr).group(1))
+    slabs, whole = (bytes_read([*arguments, "--output", tmp_path / str(bound), f"inference.memory_gb={bound}"])
+                    for bound in (least, 1))
+    assert slabs - whole < 2e6
+
+
 def test_too_little_memory_names_what_is_enough(network, voxloom, tmp_path):
     np.save(tmp_path / "case.npy", np.zeros((64, 200, 200), np.float32))
     arguments = ["predict", network[1], tmp_path / "case.npy", "--output", tmp_path, "inference.window=16,16,16",

@@ -100,13 +100,16 @@ def test_members_normalised_by_other_statistics_are_averaged_as_each_is_alone(vo
                 "data.target=regression", "data.ignore_label=none",
                 "loss.terms=[{name: mae}]", "model.filters=2,4", "training.max_epochs=1",
                 "training.iterations_per_epoch=2", "training.precision=32", f"training.seed={number}", "--run", runs[-1])
-    case, window = tmp_path / "images" / "case_001.npy", ["inference.window=8,8,8", "inference.format=npy"]
-    told = []
-    for number, model in enumerate([*runs, f"{runs[0]},{runs[1]}"]):
-        voxloom("predict", model, case, "--output", tmp_path / f"out{number}", *window)
-        told.append(np.load(tmp_path / f"out{number}" / "case_001.npy"))
-    assert np.abs(told[2] - (told[0] + told[1]) / 2).max() <= 1e-4 * np.abs(told[:2]).max()
-    both = ["predict", f"{runs[0]},{runs[1]}", "--output", tmp_path / "held_out", "--split", "validation", *window]
+    case = tmp_path / "images" / "case_001.npy"
+    for size in (8, 24):  # the larger one reaches beyond the volume, where each saw data.pad_value
+        told = []
+        for number, model in enumerate([*runs, f"{runs[0]},{runs[1]}"]):
+            folder = tmp_path / f"out{number}-{size}"
+            voxloom("predict", model, case, "--output", folder, f"inference.window={size}", "inference.format=npy")
+            told.append(np.load(folder / "case_001.npy"))
+        assert np.abs(told[2] - (told[0] + told[1]) / 2).max() <= 1e-4 * np.abs(told[:2]).max(), size
+    both = ["predict", f"{runs[0]},{runs[1]}", "--output", tmp_path / "held_out", "--split", "validation",
+            "inference.window=8"]
     assert "run1/checkpoints/last.safetensors was trained on 1 of the 1 cases" in voxloom(*both).stderr
 
 

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from training import rows, write_training
+from training import checkpoint, metadata, rows, write_training
 
 
 @pytest.mark.parametrize("recipe, words", [
@@ -31,6 +31,72 @@ def test_affinities_alone_are_validated_by_their_loss(voxloom, draw, tmp_path):
     (row,) = rows(tmp_path / "run", "val")
     assert 0 < float(row["loss.dice"]) < 1 and row.get("dice", "") == ""
     assert (tmp_path / "run" / "checkpoints" / "best.safetensors").exists()
+
+
+def test_affinities_with_an_end_that_is_not_seen_are_unknown(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: bce, target: affinity}]}\n")
+    (tmp_path / "masks").mkdir()
+    chance = np.random.default_rng(draw.randrange(2**32))
+    for file in (tmp_path / "labels").iterdir():
+        np.save(tmp_path / "masks" / file.name, (chance.random(np.load(file).shape) < 0.9).astype(np.uint8))
+    voxloom("train", recipe, "--run", tmp_path / "run", "model.out_channels=3", "data.mask=masks/{id}.npy",
+            "data.patch_size=24,26,28", "training.max_epochs=1", "training.iterations_per_epoch=1", "--export-batches",
+            tmp_path)
+    label, mask, made = (np.load(tmp_path / f"0.{name}.npy") for name in ("label", "mask", "target.affinity"))
+    assert {0, 1, 2} <= set(np.unique(label)) and 0 < mask.mean() < 1
+    here = np.where(mask & (label != 2), label.astype(int), -1)[:, 0]  # -1: not seen
+    for axis in range(3):
+        there = np.roll(here, 1, axis + 1)
+        there[(slice(None),) * (axis + 1) + (0,)] = -1
+        known = np.where((here < 0) | (there < 0), -1, here == there)
+        assert np.array_equal(made[:, axis], np.where((here == 0) | (there == 0), 0, known))
+
+
+def raw_and_written(voxloom, recipe, folder, *overrides):
+    """What the network gives of a case, and what `predict --probabilities` writes."""
+    voxloom("train", recipe, "--run", folder / "run", "training.max_epochs=1", "data.preprocess=[]", "training.lr=0.1",
+            "inference.window=24,26,28", "inference.format=npy", *overrides)
+    case, weights = folder / "images" / "case_002.npy", checkpoint(folder / "run", "best")
+    np.save(folder / "image.npy", np.load(case).astype(np.float32)[None, None])
+    channels = int(metadata(weights)["model.out_channels"])
+    voxloom("weights", "forward", weights, folder / "image.npy", folder / "raw.npy", "architecture=unet",
+            "in_channels=1", f"out_channels={channels}", "filters=4,8")
+    voxloom("predict", folder / "run", case, "--output", folder / "out", "--probabilities")
+    written = np.load(folder / "out" / "case_002.npy")
+    return np.load(folder / "raw.npy")[0].astype(float), written if channels > 1 else written[None]
+
+
+@pytest.mark.parametrize("terms", ["{name: dice, target: classes}", "{name: bce}"])
+def test_classes_that_were_trained_by_a_sigmoid_each_are_written_so(voxloom, draw, tmp_path, terms):
+    recipe = write_training(tmp_path, draw, f"loss:\n  terms: [{terms}]\n"
+                            "  targets: [{name: classes, kind: one_hot, classes: [0, 1]}]\n")
+    raw, written = raw_and_written(voxloom, recipe, tmp_path, "model.out_channels=2")
+    assert np.allclose(written, 1 / (1 + np.exp(-raw)), atol=1e-5)
+
+
+def test_values_are_written_as_the_loss_compared_them(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: smooth_l1, tanh: true, target: signed_distance}]}\n")
+    raw, written = raw_and_written(voxloom, recipe, tmp_path, "model.out_channels=1")
+    assert np.allclose(written, np.tanh(raw), atol=1e-5) and abs(raw).max() > 0.1
+
+
+@pytest.mark.parametrize("classes", [[1, 2], [2, 1], [2], [1, 0, 2]], ids=str)
+def test_labels_of_one_hot_channels_are_the_values_of_their_classes(voxloom, draw, tmp_path, classes):
+    recipe = write_training(tmp_path, draw, "loss:\n  terms: [{name: bce, target: classes}, {name: dice, target: classes}]\n"
+                            f"  targets: [{{name: classes, kind: one_hot, classes: {classes}}}]\n")
+    raw, _ = raw_and_written(voxloom, recipe, tmp_path, f"model.out_channels={len(classes)}", "data.ignore_label=none",
+                             "validation.mode=sliding_window")
+    voxloom("predict", tmp_path / "run", tmp_path / "images" / "case_002.npy", "--output", tmp_path / "found")
+    found, expected = np.load(tmp_path / "found" / "case_002.npy"), np.array(classes)[raw.argmax(0)]
+    if 0 not in classes:
+        expected = np.where(raw.max(0) > 0, expected, 0)
+    sure = np.abs(raw).min(0) > 1e-4
+    assert np.array_equal(found[sure], expected[sure]) and sure.mean() > 0.99
+    reference = np.load(tmp_path / "labels" / "case_002.npy")
+    reference = np.where(np.isin(reference, classes), reference, 0)
+    scores = [2 * np.sum((found == one) & (reference == one)) / (np.sum(found == one) + np.sum(reference == one))
+              for one in sorted(set(classes) - {0})]
+    assert float(rows(tmp_path / "run", "val")[-1]["dice"]) == pytest.approx(np.mean(scores), abs=1e-3)
 
 
 HEADS = """

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/format.h"
 #include "volume/glob.h"
 #include "volume/marked.h"
 
@@ -45,9 +44,7 @@ int64_t channel_of(const std::string& mask, int64_t channels) {
 }  // namespace
 
 GatherOptions outside_of(const DataOptions& data) {
-  GatherOptions options{.interpolation = Interpolation::kNearest, .padding = Padding::kEdge};
-  if (data.padding == "constant") options.padding = Padding::kConstant;
-  if (data.padding == "reflect") options.padding = Padding::kReflect;
+  GatherOptions options{.interpolation = Interpolation::kNearest, .padding = padding_of(data.padding)};
   options.pad_value = static_cast<float>(data.pad_value);
   return options;
 }
@@ -71,24 +68,6 @@ WindowSource case_source(const CaseInput& input, const Extent3& window, const Ga
   return source;
 }
 
-std::function<Block(const Box3&)> mask_in_file(const std::string& name, const Extent3& extent) {
-  const std::shared_ptr<const VolumeReader> reader = open_volume(name);
-  const VolumeInfo& info = reader->info();
-  VOX_CHECK(info.extent == extent && info.channels == 1, "the mask ", name, " is ", info.extent, " with ",
-            info.channels, " channel(s) but the image is ", extent, " after preprocessing; expected one channel of it");
-  return [reader](const Box3& box) {
-    const auto voxels = std::make_shared<Buffer>(box.voxels() * size_of(reader->info().dtype));
-    reader->read(box, 0, voxels->data());
-    const VolumeView view{.data = voxels->data(),
-                          .dtype = reader->info().dtype,
-                          .box = box,
-                          .extent = reader->info().extent,
-                          .stride_z = box.extent().y * box.extent().x,
-                          .stride_y = box.extent().x};
-    return Block{view, voxels};
-  };
-}
-
 std::string mask_file(const MaskOptions& mask, const std::string& id) {
   if (mask.name.empty() || mask.name == "case" || mask.name.starts_with("channel:")) return "";
   const std::string file = with_id(mask.name, id), below = (std::filesystem::path(mask.root) / file).string();
@@ -107,7 +86,7 @@ void skip_outside_mask(WindowSource& source, const CaseInput& input, const Exten
     fetch = [image = input.image, channel = channel_of(mask, source.channels)](const Box3& box) {
       return image(channel, box);
     };
-  if (!of_image) source.region = marked_box(fetch, source.extent);
+  if (!of_image) source.region = marked_box(fetch, source.extent, std::min(window.z, kMarkedSlices));
   source.wanted = [fetch, window, extent = source.extent](const Extent3& begin) {
     const Box3 box = intersect({begin, begin + window}, whole(extent));
     return any_voxel(fetch(box).view, box);

@@ -38,7 +38,4 @@ std::string mask_file(const MaskOptions& mask, const std::string& id);
 // that box).
 void skip_outside_mask(WindowSource& source, const CaseInput& input, const Extent3& window, const MaskOptions& mask);
 
-// Boxes of a file that has one channel and the size of the image.
-std::function<Block(const Box3& box)> mask_in_file(const std::string& name, const Extent3& extent);
-
 }  // namespace vox

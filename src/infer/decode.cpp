@@ -20,24 +20,27 @@ std::vector<uint8_t> bytes_of_classes(const std::vector<int64_t>& class_values, 
   return bytes;
 }
 
-int64_t classes_of(const std::vector<int64_t>& label_channels) {  // one channel tells two
-  return std::max<int64_t>(2, static_cast<int64_t>(label_channels.size()));
+// A voxel is background where no label channel is likely: no channel says so.
+bool implies_background(const std::vector<int64_t>& label_channels, const DecodeOptions& options) {
+  return label_channels.size() < 2 || !options.background_channel;
+}
+
+std::vector<uint8_t> labels_of(const std::vector<int64_t>& label_channels, const DecodeOptions& options) {
+  const bool implied = implies_background(label_channels, options);
+  return bytes_of_classes(options.class_values, static_cast<int64_t>(label_channels.size()) + (implied ? 1 : 0));
 }
 
 void fill_labels(uint8_t* out, const float* logits, const std::vector<int64_t>& from, int64_t voxels,
                  const DecodeOptions& options) {
-  const std::vector<uint8_t> label = bytes_of_classes(options.class_values, classes_of(from));
-  if (from.size() == 1) {
-    const float* const foreground = logits + from.front() * voxels;
-    const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
-    for (int64_t i = 0; i < voxels; ++i) out[i] = label[static_cast<double>(foreground[i]) > cut ? 1 : 0];
-    return;
-  }
+  const std::vector<uint8_t> label = labels_of(from, options);
+  const bool implied = implies_background(from, options);
+  const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
   for (int64_t i = 0; i < voxels; ++i) {
     size_t best = 0;
     for (size_t one = 1; one < from.size(); ++one)
       if (logits[from[one] * voxels + i] > logits[from[best] * voxels + i]) best = one;
-    out[i] = label[best];
+    const bool likely = !implied || static_cast<double>(logits[from[best] * voxels + i]) > cut;
+    out[i] = label[likely ? best + (implied ? 1 : 0) : 0];
   }
 }
 
@@ -49,31 +52,36 @@ void share_out(float* out, const float* logits, const std::vector<int64_t>& clas
   for (int64_t i = 0; i < voxels; ++i) {
     float largest = logits[classes.front() * voxels + i], sum = 0;
     for (const int64_t channel : classes) largest = std::max(largest, logits[channel * voxels + i]);
+    if (std::isinf(largest)) {  // no window lay here
+      for (const int64_t channel : classes) out[channel * voxels + i] = channel == classes.front() ? 1 : 0;
+      continue;
+    }
     for (const int64_t channel : classes)
       sum += out[channel * voxels + i] = std::exp(logits[channel * voxels + i] - largest);
     for (const int64_t channel : classes) out[channel * voxels + i] /= sum;
   }
 }
 
-void fill_values(float* out, const float* logits, int64_t count) {  // 0 where every window was skipped
-  for (int64_t i = 0; i < count; ++i) out[i] = std::isinf(logits[i]) && logits[i] < 0 ? 0 : logits[i];
-}
-
 bool contains(const std::vector<int64_t>& channels, int64_t channel) {
   return std::find(channels.begin(), channels.end(), channel) != channels.end();
 }
 
-void fill_probabilities(float* out, const float* logits, int64_t channels, int64_t voxels,
-                        const DecodeOptions& options) {
+void fill_values(float* out, const float* logits, int64_t voxels, bool tanh) {  // 0 where every window was skipped
+  for (int64_t i = 0; i < voxels; ++i) out[i] = std::isinf(logits[i]) && logits[i] < 0 ? 0 : logits[i];
+  for (int64_t i = 0; tanh && i < voxels; ++i) out[i] = std::tanh(out[i]);
+}
+
+void fill_numbers(float* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
   const std::vector<int64_t> of_label = options.label_channels_of(channels);
+  const bool shared = options.softmax && !options.regression && of_label.size() > 1;
   for (int64_t channel = 0; channel < channels; ++channel) {
     const int64_t first = channel * voxels;
-    if (contains(options.value_channels, channel))
-      fill_values(out + first, logits + first, voxels);
-    else if (of_label.size() < 2 || !contains(of_label, channel))
+    if (options.regression || contains(options.value_channels, channel))
+      fill_values(out + first, logits + first, voxels, contains(options.tanh_channels, channel));
+    else if (!shared || !contains(of_label, channel))
       fill_chances(out + first, logits + first, voxels);
   }
-  if (of_label.size() > 1) share_out(out, logits, of_label, voxels);
+  if (shared) share_out(out, logits, of_label, voxels);
 }
 
 }  // namespace
@@ -86,9 +94,9 @@ std::vector<int64_t> DecodeOptions::label_channels_of(int64_t channels) const {
 }
 
 VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOptions& options) {
-  VOX_CHECK(options.threshold > 0 && options.threshold < 1, "the threshold is ", options.threshold,
-            "; it must lie between 0 and 1");
-  if (options.labels()) bytes_of_classes(options.class_values, classes_of(options.label_channels_of(channels)));
+  VOX_CHECK(options.threshold >= 0 && options.threshold <= 1, "the threshold is ", options.threshold,
+            "; expected 0 to 1");
+  if (options.labels()) labels_of(options.label_channels_of(channels), options);
   VolumeInfo info;
   info.dtype = options.labels() ? DType::kUInt8 : DType::kFloat32;
   info.extent = extent;
@@ -99,10 +107,8 @@ VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOpt
 void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
   if (options.labels())
     fill_labels(reinterpret_cast<uint8_t*>(out), logits, options.label_channels_of(channels), voxels, options);
-  else if (options.regression)
-    fill_values(reinterpret_cast<float*>(out), logits, channels * voxels);
   else
-    fill_probabilities(reinterpret_cast<float*>(out), logits, channels, voxels, options);
+    fill_numbers(reinterpret_cast<float*>(out), logits, channels, voxels, options);
 }
 
 Volume decode(const Logits& logits, const DecodeOptions& options) {
@@ -128,18 +134,93 @@ void process_labels(uint8_t* labels, const float* logits, const Extent3& extent,
   for (size_t i = 0; i < voxels; ++i) labels[i] = value[work.mask[i]];
 }
 
-Volume objects_of(const float* logits, int64_t channels, const Extent3& extent, const PostChain& chain) {
-  PostVolume work{.extent = extent, .channels = channels};
-  const int64_t voxels = extent.voxels();
-  work.probability.resize(static_cast<size_t>(channels * voxels));
-  fill_chances(work.probability.data(), logits, channels * voxels);
+namespace {
+
+// The probability that a voxel is no background.
+std::vector<float> foreground_of(const Logits& logits, const DecodeOptions& options) {
+  const int64_t voxels = logits.extent.voxels();
+  const std::vector<int64_t> from = options.label_channels_of(logits.channels);
+  std::vector<float> all(static_cast<size_t>(logits.channels * voxels));
+  fill_numbers(all.data(), logits.data.as<float>(), logits.channels, voxels, options);
+  std::vector<float> foreground(static_cast<size_t>(voxels));
+  for (int64_t i = 0; i < voxels; ++i) {
+    const auto chance = [&](int64_t channel) { return all[static_cast<size_t>(channel * voxels + i)]; };
+    float& most = foreground[static_cast<size_t>(i)];
+    if (implies_background(from, options))
+      for (const int64_t channel : from) most = std::max(most, chance(channel));
+    else
+      most = 1 - chance(from.front());
+  }
+  return foreground;
+}
+
+bool knows_foreground(const DecodeOptions& options) {
+  return options.label_channels && !options.label_channels->empty();
+}
+
+std::vector<int64_t> chosen_channels(int64_t channels, const DecodeOptions& options, const PostChain& chain) {
+  if (!chain.wants_affinities() && knows_foreground(options)) return options.boundary_channels;
+  if (chain.wants_affinities() && !options.affinity_channels.empty()) return options.affinity_channels;
+  return DecodeOptions{}.label_channels_of(channels);
+}
+
+std::vector<float> object_probabilities(const Logits& logits, const DecodeOptions& options, const PostChain& chain) {
+  const int64_t voxels = logits.extent.voxels();
+  std::vector<float> found;
+  if (!chain.wants_affinities() && knows_foreground(options)) found = foreground_of(logits, options);
+  for (const int64_t channel : chosen_channels(logits.channels, options, chain)) {
+    found.resize(found.size() + static_cast<size_t>(voxels));
+    fill_chances(found.data() + found.size() - voxels, logits.data.as<float>() + channel * voxels, voxels);
+  }
+  return found;
+}
+
+constexpr float kUnlikely = -100;  // a logit whose probability is e^-100
+
+// 0 where no window lay; empty: none did not.
+std::vector<uint8_t> covered_by_windows(const Logits& logits, const std::vector<int64_t>& channels) {
+  const int64_t voxels = logits.extent.voxels();
+  std::vector<uint8_t> covered(static_cast<size_t>(voxels));
+  for (const int64_t channel : channels)
+    for (int64_t i = 0; i < voxels; ++i)
+      if (logits.data.as<float>()[channel * voxels + i] > kUnlikely) covered[static_cast<size_t>(i)] = 1;
+  return std::find(covered.begin(), covered.end(), 0) == covered.end() ? std::vector<uint8_t>{} : covered;
+}
+
+}  // namespace
+
+int64_t object_channels(int64_t channels, const DecodeOptions& options, const PostChain& chain) {
+  const int64_t foreground = !chain.wants_affinities() && knows_foreground(options) ? 1 : 0;
+  return foreground + std::ssize(chosen_channels(channels, options, chain));
+}
+
+Volume objects_of(const Logits& logits, const DecodeOptions& options, const PostChain& chain) {
+  PostVolume work{.extent = logits.extent, .probability = object_probabilities(logits, options, chain)};
+  work.channels = object_channels(logits.channels, options, chain);
+  if (chain.wants_affinities())
+    work.covered = covered_by_windows(logits, chosen_channels(logits.channels, options, chain));
   chain.run(work);
   VolumeInfo info;
   info.dtype = DType::kUInt32;
-  info.extent = extent;
+  info.extent = logits.extent;
   Volume objects = allocate_volume(info);
   std::copy(work.objects.begin(), work.objects.end(), objects.data.as<uint32_t>());
   return objects;
+}
+
+void make_finite(float* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options) {
+  const std::vector<int64_t> of_label = options.label_channels_of(channels);
+  const bool shared = options.softmax && of_label.size() > 1;
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    const float* const in = logits + channel * voxels;
+    if (options.regression || contains(options.value_channels, channel)) {
+      fill_values(out + channel * voxels, in, voxels, /*tanh=*/false);
+      continue;
+    }
+    const bool background = shared && channel == of_label.front();
+    for (int64_t i = 0; i < voxels; ++i)
+      out[channel * voxels + i] = background && std::isinf(in[i]) ? 0 : std::max(in[i], kUnlikely);
+  }
 }
 
 }  // namespace vox

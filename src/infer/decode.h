@@ -22,11 +22,20 @@ struct DecodeOptions {
   // What labels are made of: the foreground (one channel), or classes of which a voxel has one (several). Every other
   // channel is a probability of its own, as of a boundary or an affinity. Absent: all channels.
   std::optional<std::vector<int64_t>> label_channels{};
+  bool softmax = true;  // over these where they are several; else each is a probability of its own too
+  // Of several label channels the first is the background's; else a voxel is background where none of them is likely,
+  // and class_values has the background's before theirs.
+  bool background_channel = true;
   std::vector<int64_t> value_channels{};  // distances, flows: values as they are, beside probabilities
+  std::vector<int64_t> tanh_channels{};   // values that are the hyperbolic tangent of the output
+  // For chains that make objects. Where neither these nor label_channels are known, channels are taken as they come.
+  std::vector<int64_t> boundary_channels{}, affinity_channels{};
 
   bool labels() const { return output == Output::kLabels && !regression; }
   std::vector<int64_t> label_channels_of(int64_t channels) const;
 };
+
+// Logits are -infinity in all channels where no window lay: the first class, a probability or a value of 0, no object.
 
 // Type and channels of what decode gives for a network of `channels`; Error where the threshold or a label cannot be.
 VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOptions& options);
@@ -40,8 +49,12 @@ Volume decode(const Logits& logits, const DecodeOptions& options);
 // alone.
 void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
                     const PostChain& chain);
-// The same for a chain that makes objects: their numbers as uint32. Each channel is a probability of its own
-// (foreground and boundary, or affinities).
-Volume objects_of(const float* logits, int64_t channels, const Extent3& extent, const PostChain& chain);
+// The same for a chain that makes objects: their numbers as uint32.
+Volume objects_of(const Logits& logits, const DecodeOptions& options, const PostChain& chain);
+// Channels that it looks at: the affinities, or the foreground and, where there is one, the boundary.
+int64_t object_channels(int64_t channels, const DecodeOptions& options, const PostChain& chain);
+
+// Logits that can be interpolated: finite, and as likely as the others say where no window lay.
+void make_finite(float* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options);
 
 }  // namespace vox

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace vox {
 namespace {
@@ -52,9 +53,108 @@ TEST(Decode, ProbabilitiesOfClassesShareOneAndTheOthersAreTheirOwn) {
                           near(chance(-2 + 1))));
   EXPECT_THAT(probabilities_of({.label_channels = {{0}}, .value_channels = {1}}),
               ElementsAre(own(0), own(1), -3, 4, own(4), own(5)));
+  EXPECT_THAT(probabilities_of({.softmax = false}), ElementsAre(own(0), own(1), own(2), own(3), own(4), own(5)));
   const std::vector<float> all = probabilities_of({});
   for (size_t i = 0; i < kVoxels; ++i) EXPECT_NEAR(all[i] + all[i + 2] + all[i + 4], 1, 1e-6);
   EXPECT_NEAR(all[0] / all[4], std::exp(2 - 1), 1e-5);
+}
+
+TEST(Decode, WithoutAChannelOfItsOwnTheBackgroundIsWhereNoneIsLikely) {
+  DecodeOptions options{.class_values = {0, 4, 9}, .label_channels = {{0, 2}}, .softmax = false};
+  options.background_channel = false;
+  EXPECT_THAT(labels_of(options), ElementsAre(4, 0));
+  options.threshold = 0.2;
+  EXPECT_THAT(labels_of(options), ElementsAre(4, 4));
+  options.threshold = 1;
+  EXPECT_THAT(labels_of(options), ElementsAre(0, 0));
+}
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+TEST(Decode, WhereNoWindowLayIsBackground) {
+  const std::vector<float> logits(kChannels, kNone);
+  const auto written = [&](DecodeOptions options) {
+    options.output = Output::kProbabilities;
+    std::vector<float> out(kChannels);
+    decode(reinterpret_cast<std::byte*>(out.data()), logits.data(), kChannels, 1, options);
+    return out;
+  };
+  EXPECT_THAT(written({}), ElementsAre(1, 0, 0));
+  EXPECT_THAT(written({.label_channels = {{1, 2}}, .value_channels = {0}}), ElementsAre(0, 1, 0));
+  EXPECT_THAT(written({.label_channels = {{0}}}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(written({.label_channels = std::vector<int64_t>{}}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(written({.softmax = false}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(written({.regression = true}), ElementsAre(0, 0, 0));
+  for (const DecodeOptions& options :
+       {DecodeOptions{}, {.threshold = 0, .label_channels = {{1}}}, {.label_channels = {{1, 2}}}}) {
+    uint8_t label = 9;
+    decode(reinterpret_cast<std::byte*>(&label), logits.data(), kChannels, 1, options);
+    EXPECT_EQ(label, 0);
+  }
+}
+
+TEST(Decode, WhatIsInterpolatedIsFiniteAndAsLikely) {
+  const std::vector<float> logits(kChannels, kNone);
+  const auto finite = [&](const DecodeOptions& options) {
+    std::vector<float> out(kChannels);
+    make_finite(out.data(), logits.data(), kChannels, 1, options);
+    return out;
+  };
+  EXPECT_THAT(finite({}), ElementsAre(0, -100, -100));
+  EXPECT_THAT(finite({.label_channels = {{0}}, .value_channels = {2}}), ElementsAre(-100, -100, 0));
+  const DecodeOptions values{.regression = true};
+  EXPECT_THAT(finite(values), ElementsAre(0, 0, 0));
+  const float deep = -300;
+  float out = 0;
+  make_finite(&out, &deep, 1, 1, values);
+  EXPECT_EQ(out, deep);
+}
+
+Logits row_of(std::vector<std::vector<float>> channels) {
+  const auto voxels = static_cast<int64_t>(channels.front().size());
+  Logits logits{std::ssize(channels), {1, 1, voxels}, Buffer(std::ssize(channels) * voxels * 4)};
+  float* out = logits.data.as<float>();
+  for (const std::vector<float>& channel : channels) out = std::copy(channel.begin(), channel.end(), out);
+  return logits;
+}
+
+std::vector<uint32_t> objects_in(const Logits& logits, const DecodeOptions& options, const std::string& step) {
+  const Volume objects = objects_of(logits, options, PostChain({PostOptions{step, {}}}));
+  const uint32_t* const first = objects.data.as<uint32_t>();
+  return {first, first + logits.extent.voxels()};
+}
+
+TEST(Objects, AreMadeOfTheForegroundWhereverItIs) {
+  const std::vector<float> inside{5, 5, -5, 5, 5, 5}, edge{-5, -5, -5, 5, -5, -5}, zero(6), other(6, 9.0F);
+  const auto expected = ElementsAre(1, 1, 0, 2, 2, 2);
+  EXPECT_THAT(objects_in(row_of({inside, edge}), {}, "watershed"), expected);  // as they come
+  EXPECT_THAT(objects_in(row_of({inside}), {.label_channels = {{0}}}, "watershed"), expected);
+  DecodeOptions apart{.label_channels = {{1}}};
+  apart.boundary_channels = {0};
+  EXPECT_THAT(objects_in(row_of({edge, inside, other}), apart, "watershed"), expected);
+  EXPECT_THAT(objects_in(row_of({zero, inside}), {.label_channels = {{0, 1}}}, "watershed"), expected);
+  DecodeOptions sigmoids{.label_channels = {{0, 2}}, .softmax = false};
+  sigmoids.background_channel = false;
+  const std::vector<float> left{5, 5, -5, -5, -5, -5}, right{-5, -5, -5, 5, 5, 5};
+  EXPECT_THAT(objects_in(row_of({left, other, right}), sigmoids, "watershed"), expected);
+}
+
+TEST(Objects, OfAffinitiesAreNowhereWhereNoWindowLay) {
+  const std::vector<float> across(6, -5.0F), along{0, 5, -5, 5, -100, -100}, unseen{-5, -5, -5, -5, -100, -100};
+  DecodeOptions options{.label_channels = std::vector<int64_t>{}};
+  options.affinity_channels = {1, 2, 3};
+  const Logits logits = row_of({across, unseen, unseen, along});
+  const auto some = testing::Gt(0U);
+  EXPECT_THAT(objects_in(logits, options, "mutex_watershed"), ElementsAre(some, some, some, some, 0, 0));
+}
+
+TEST(Decode, ValuesAreWhatTheLossCompared) {
+  const auto near = [](double value) { return testing::FloatNear(static_cast<float>(value), 1e-6F); };
+  EXPECT_THAT(probabilities_of({.regression = true, .tanh_channels = {0, 2}}),
+              ElementsAre(near(std::tanh(2)), near(std::tanh(-1)), -3, 4, near(std::tanh(1)), near(std::tanh(-2))));
+  const DecodeOptions beside{.label_channels = {{0}}, .value_channels = {1, 2}, .tanh_channels = {2}};
+  EXPECT_THAT(probabilities_of(beside),
+              ElementsAre(near(chance(2)), near(chance(-1)), -3, 4, near(std::tanh(1)), near(std::tanh(-2))));
 }
 
 }  // namespace

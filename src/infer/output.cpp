@@ -67,7 +67,7 @@ CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file
             "first step; leave it out for several classes, for regression, and with --probabilities");
   VOX_CHECK(!chain_.makes_objects() || chain_.wants_probabilities(),
             "inference.postprocess: begin with threshold, hysteresis, watershed or mutex_watershed");
-  chain_.check(channels, turned_.extent);
+  if (!chain_.empty()) chain_.check(object_channels(channels, options.decode, chain_), turned_.extent);
   require_writable(path, chain_.makes_objects() ? DType::kUInt32 : decoded.dtype);
   part_info_ = decoded;
   keeps_logits_ = decoded.extent != turned_.extent || (!chain_.empty() && chain_.wants_probabilities());
@@ -87,13 +87,7 @@ std::vector<std::byte> CaseOutput::encode(const Slab& slab) const {
     decode(bytes.data(), slab.logits, slab.channels, voxels, options_.decode);
     return bytes;
   }
-  DecodeOptions as_they_are;
-  as_they_are.regression = true;
-  decode(bytes.data(), slab.logits, slab.channels, voxels, as_they_are);
-  if (options_.decode.regression) return bytes;
-  // A skipped voxel has no finite logit, and interpolation needs one: this is a probability of e^-100.
-  auto* const values = reinterpret_cast<float*>(bytes.data());
-  for (int64_t i = 0; i < slab.channels * voxels; ++i) values[i] = std::max(slab.logits[i], -100.0F);
+  make_finite(reinterpret_cast<float*>(bytes.data()), slab.logits, slab.channels, voxels, options_.decode);
   return bytes;
 }
 
@@ -120,8 +114,7 @@ void CaseOutput::finish(const PartFile& part, ThreadPool* pool) const {
   if (!on_file_grid()) volume = resample(volume, turned_.extent, ResampleMethod::kLinear);
   if (keeps_logits_) {
     const Logits logits{channels_, turned_.extent, std::move(volume.data)};
-    volume = chain_.makes_objects() ? objects_of(logits.data.as<float>(), channels_, turned_.extent, chain_)
-                                    : decode(logits, options_.decode);
+    volume = chain_.makes_objects() ? objects_of(logits, options_.decode, chain_) : decode(logits, options_.decode);
     if (!chain_.empty() && !chain_.makes_objects())
       process_labels(volume.data.as<uint8_t>(), logits.data.as<float>(), turned_.extent, options_.decode, chain_);
   } else if (!chain_.empty()) {

@@ -23,15 +23,6 @@ namespace {
 
 constexpr double kGiB = static_cast<double>(int64_t{1} << 30);
 
-std::string stem_of(const std::filesystem::path& name) {
-  std::string file = name.filename().string();
-  if (file.empty()) file = name.parent_path().filename().string();
-  for (const FormatEntry& format : all_formats())
-    for (const std::string& suffix : format.suffixes)
-      if (ends_with(file, suffix)) return file.substr(0, file.size() - suffix.size());
-  return file;
-}
-
 struct Planned {  // one case, from its headers
   Case item;
   CaseUnits units;
@@ -85,7 +76,8 @@ class Prediction {
     for (const Unit& image : images) hash.add(image.key);
     if (planned.units.mask) hash.add(planned.units.mask->key);
     planned.fingerprint = hash.hex();
-    planned.path = options_.folder / (item.id + "." + options_.output.format);
+    planned.path = prediction_file(options_, item.id);
+    require_other_file(options_, item);
     const WindowSource shape{.extent = images.front().stored.extent, .channels = options_.input_channels};
     planned.blending = blending_bytes(shape, options_.window, options_.output_channels);
     planned.input = whole_input_bytes(planned.units);
@@ -223,7 +215,7 @@ void require_one_case(const std::string& input) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     VOX_CHECK(!has_volume_suffix(entry.path()), input,
               " is a folder of volumes, and an input is one case; name them, as ", (folder / "*").string(),
-              entry.path().filename().string().substr(stem_of(entry.path()).size()));
+              entry.path().filename().string().substr(volume_stem(entry.path()).size()));
 }
 
 // What {id} of the pattern's last part ("{id}_0000.nii.gz") is in the name of `file`; empty where the name is another.
@@ -302,6 +294,23 @@ SlidingWindowOptions window_options(const Options& options) {
           .shift = inference.shift};
 }
 
+std::filesystem::path prediction_file(const PredictOptions& options, const std::string& case_id) {
+  return options.folder / (case_id + "." + options.output.format);
+}
+
+void require_other_file(const PredictOptions& options, const Case& item) {
+  const std::filesystem::path written = prediction_file(options, item.id);
+  if (!path_exists(written)) return;
+  std::vector<std::string> read = item.images;
+  for (const std::string& name : {item.label, item.mask})
+    if (!name.empty()) read.push_back(name);
+  for (const std::string& name : read) {
+    std::error_code ignored;
+    VOX_CHECK(!std::filesystem::equivalent(written, file_of_volume(name), ignored), "the prediction of case ", item.id,
+              " would replace ", name, ", which it is made from or judged by; choose another --output");
+  }
+}
+
 void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,
                    ThreadPool& pool, const PredictOptions& options, const PredictProgress& progress) {
   require_submittable(options.submission, options.output, options.output_channels);
@@ -324,7 +333,7 @@ Dataset dataset_of_inputs(const std::vector<std::string>& inputs, const DataOpti
     Case one;
     one.images = path_exists(input) ? std::vector{input} : split(input, ',');
     const std::string id = data.images.empty() ? "" : id_in(one.images.front(), data.images.front());
-    one.id = id.empty() ? stem_of(file_of_volume(one.images.front())) : id;
+    one.id = id.empty() ? volume_stem(file_of_volume(one.images.front())) : id;
     if (!id.empty() && one.images.size() == 1) add_beside(one, data);
     add_from_same_file(one, data);
     dataset.test.push_back(static_cast<int64_t>(dataset.cases.size()));

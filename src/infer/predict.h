@@ -41,6 +41,10 @@ struct PredictProgress {
   std::function<void(const std::string& id, int64_t done, int64_t total)> window{};
   std::function<void(const std::string& id, const std::filesystem::path& file)> written{};
 };
+std::filesystem::path prediction_file(const PredictOptions& options, const std::string& case_id);
+// Error where the prediction of a case would replace a file that it is made from, or will be judged by.
+void require_other_file(const PredictOptions& options, const Case& item);
+
 // Every case of `dataset`, one after the other. Error where memory_bytes cannot hold what a case needs; it names the
 // least that can.
 void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset, const DataOptions& data,

@@ -56,7 +56,6 @@ at::Tensor SlabBlend::take(int64_t z_begin, int64_t z_end) {
     const at::Tensor empty = weight.eq(0);
     if (!empty.any().item<bool>()) return;
     out.masked_fill_(empty, -std::numeric_limits<double>::infinity());
-    if (out.size(0) > 1) out.select(0, 0).masked_fill_(empty, 0);
   });
   drop(z_begin, z_end);
   return mean;

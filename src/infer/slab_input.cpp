@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -12,20 +13,16 @@
 namespace vox {
 namespace {
 
-class ChannelSlab {
+// Whole slices around boxes that come by ascending z: those that the next box needs too stay, the others are read.
+class MovingSlices {
  public:
-  ChannelSlab(const Unit& unit, const Preprocess& preprocess, int64_t depth, ThreadPool& pool)
-      : unit_(unit),
-        preprocess_(preprocess),
-        reader_(open_volume(unit.name)),
-        pool_(pool),
-        depth_(std::min(depth, unit.raw.extent.z)),
-        rewrites_(preprocess.rewrites_voxels(Role::kImage, unit.image_channel)) {
-    look_through();
-    info_ = info_after();
-    slice_bytes_ = info_.extent.y * info_.extent.x * size_of(info_.dtype);
-    slices_ = Buffer(depth_ * slice_bytes_);
-  }
+  using Read = std::function<void(int64_t z_begin, int64_t z_end, std::byte* out)>;
+  MovingSlices(const VolumeInfo& info, int64_t depth, Read read)
+      : info_(info),
+        depth_(std::min(depth, info.extent.z)),
+        slice_bytes_(info.extent.y * info.extent.x * size_of(info.dtype)),
+        read_(std::move(read)),
+        slices_(depth_ * slice_bytes_) {}
 
   Block fetch(const Box3& box) {
     if (box.begin.z < begin_ || box.end.z > end_) move_to(box.begin.z, box.end.z);
@@ -39,6 +36,43 @@ class ChannelSlab {
              .offset = info_.offset},
             nullptr};
   }
+
+ private:
+  void move_to(int64_t begin, int64_t end) {
+    VOX_ASSERT(end - begin <= depth_);
+    const int64_t kept_end = begin >= begin_ && begin < end_ ? end_ : begin;
+    if (kept_end > begin)
+      std::memmove(slices_.data(), slices_.data() + (begin - begin_) * slice_bytes_,
+                   static_cast<size_t>((kept_end - begin) * slice_bytes_));
+    if (end > kept_end) read_(kept_end, end, slices_.data() + (kept_end - begin) * slice_bytes_);
+    begin_ = begin;
+    end_ = std::max(end, kept_end);
+  }
+
+  const VolumeInfo info_;
+  const int64_t depth_, slice_bytes_;
+  const Read read_;
+  Buffer slices_;
+  int64_t begin_ = 0, end_ = 0;  // slices that are here
+};
+
+class ChannelSlab {
+ public:
+  ChannelSlab(const Unit& unit, const Preprocess& preprocess, int64_t depth, ThreadPool& pool)
+      : unit_(unit),
+        preprocess_(preprocess),
+        reader_(open_volume(unit.name)),
+        pool_(pool),
+        depth_(std::min(depth, unit.raw.extent.z)),
+        rewrites_(preprocess.rewrites_voxels(Role::kImage, unit.image_channel)) {
+    look_through();
+    info_ = info_after();
+    slices_.emplace(info_, depth_, [this](int64_t begin, int64_t end, std::byte* out) { read(begin, end, out); });
+  }
+  ChannelSlab(const ChannelSlab&) = delete;  // its slices know where it is
+  ChannelSlab& operator=(const ChannelSlab&) = delete;
+
+  Block fetch(const Box3& box) { return slices_->fetch(box); }
 
  private:
   void read_raw(int64_t z_begin, int64_t z_end, std::byte* out) const {
@@ -93,18 +127,7 @@ class ChannelSlab {
     Volume slices = raw_slices(z_begin, z_end);
     preprocess(slices);
     VOX_ASSERT(slices.info.dtype == info_.dtype);
-    std::memcpy(out, slices.data.data(), static_cast<size_t>((z_end - z_begin) * slice_bytes_));
-  }
-
-  void move_to(int64_t begin, int64_t end) {  // slices that stay move to the front, the others are read
-    VOX_ASSERT(end - begin <= depth_);
-    const int64_t kept_end = begin >= begin_ && begin < end_ ? end_ : begin;
-    if (kept_end > begin)
-      std::memmove(slices_.data(), slices_.data() + (begin - begin_) * slice_bytes_,
-                   static_cast<size_t>((kept_end - begin) * slice_bytes_));
-    if (end > kept_end) read(kept_end, end, slices_.data() + (kept_end - begin) * slice_bytes_);
-    begin_ = begin;
-    end_ = std::max(end, kept_end);
+    std::memcpy(out, slices.data.data(), static_cast<size_t>(slices.info.bytes()));
   }
 
   const Unit unit_;
@@ -115,10 +138,17 @@ class ChannelSlab {
   const bool rewrites_;
   std::vector<Moments> seen_;  // one for each pass
   VolumeInfo info_;            // preprocessed
-  int64_t slice_bytes_ = 0;
-  Buffer slices_;
-  int64_t begin_ = 0, end_ = 0;  // slices that are here
+  std::optional<MovingSlices> slices_;
 };
+
+std::function<Block(const Box3&)> mask_in_slabs(const Unit& unit, int64_t window_z, ThreadPool& pool) {
+  const std::shared_ptr<const VolumeReader> reader = open_volume(unit.name);
+  const auto read = [reader, &pool, extent = unit.raw.extent](int64_t z_begin, int64_t z_end, std::byte* out) {
+    reader->read({{z_begin, 0, 0}, {z_end, extent.y, extent.x}}, 0, out, &pool);
+  };
+  const auto slices = std::make_shared<MovingSlices>(unit.raw, window_z, read);
+  return [slices](const Box3& box) { return slices->fetch(box); };
+}
 
 }  // namespace
 
@@ -140,6 +170,10 @@ int64_t slab_input_bytes(const CaseUnits& units, const Preprocess& preprocess, i
     bytes += stored;
     if (preprocess.rewrites_voxels(Role::kImage, unit.image_channel)) passing = std::max(passing, raw + stored);
   }
+  if (units.mask) {
+    const VolumeInfo& mask = units.mask->raw;
+    bytes += std::min(window_z, mask.extent.z) * mask.extent.y * mask.extent.x * size_of(mask.dtype);
+  }
   return bytes + passing;
 }
 
@@ -154,7 +188,7 @@ CaseInput input_in_slabs(const CaseUnits& units, const Case& item, const Preproc
   input.image = [slabs](int64_t channel, const Box3& box) {
     return (*slabs)[static_cast<size_t>(channel)]->fetch(box);
   };
-  if (!item.mask.empty()) input.mask = mask_in_file(item.mask, extent);
+  if (units.mask) input.mask = mask_in_slabs(*units.mask, window_z, pool);
   return input;
 }
 

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <random>
 
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
@@ -84,7 +85,7 @@ class SlabInput : public testing::Test {
     return out;
   }
 
-  const uint64_t seed_ = std::random_device{}();
+  const uint64_t seed_ = drawn_seed();
   Random random_{seed_, 0, 0};
   const std::filesystem::path folder_;
   DataOptions data_;
@@ -117,6 +118,22 @@ TEST_F(SlabInput, StatisticsAreThoseOfTheStepsBefore) {
       data_.preprocess = chain;
       expect_equal(put(dtype), 1e-5);  // sums in other parts
     }
+}
+
+TEST_F(SlabInput, TheMaskIsThatOfTheFile) {
+  const std::string image = put(DType::kUInt8), mask = (folder_ / "mask.nii.gz").string();
+  const Volume truth = read_volume(image);
+  write_volume(mask, truth);
+  const Case item{.id = "a", .group = "a", .images = {image}, .label = "", .mask = mask, .split = ""};
+  const Preprocess preprocess(data_);
+  const int64_t depth = 4 + random_.below(5);
+  const CaseInput slabs = input_in_slabs(open_case(item, data_, preprocess), item, preprocess, depth, pool_);
+  for (int pass = 0; pass < 2; ++pass)
+    for (int64_t z = 0; z < kExtent.z; z += 1 + random_.below(depth))
+      for (int64_t x = 0; x < 2; ++x) {
+        const Box3 box{{z, 2, 5 * x}, {std::min(z + depth, kExtent.z), 7, 5 * x + 8}};
+        EXPECT_EQ(values(slabs.mask(box).view, box), values(view_of(truth), box)) << box;
+      }
 }
 
 TEST_F(SlabInput, WhatLooksAtNeighboursNeedsTheWhole) {

@@ -56,16 +56,53 @@ bool mirrors(const Variant& variant, int64_t window_axis) {
   return false;
 }
 
-std::vector<Variant> mirrorings_of(const Mirroring& mirroring) {
+int allowed_bits(const Mirroring& mirroring) {
   int allowed = 0;
   for (const int64_t axis : mirroring.axes) allowed |= 1 << axis;
+  return allowed;
+}
+
+std::vector<Variant> mirrorings_of(const Mirroring& mirroring) {
   std::vector<Variant> variants;
   for (int mirrored = 0; mirrored < 8; ++mirrored) {
-    if ((mirrored & ~allowed) != 0) continue;
+    if ((mirrored & ~allowed_bits(mirroring)) != 0) continue;
     variants.push_back({.mirrored = mirrored});
     if (mirrors(variants.back(), mirroring.swap_axis)) variants.back().swapped = mirroring.swap_channels;
   }
   return variants;
+}
+
+// `second` after `first`; swapped channels are not looked at.
+Variant after(const Variant& first, const Variant& second) {
+  Variant both;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const auto from = static_cast<size_t>(second.axes[axis]);
+    both.axes[axis] = first.axes[from];
+    both.mirrored |= ((first.mirrored >> from & 1) ^ (second.mirrored >> axis & 1)) << axis;
+  }
+  return both;
+}
+
+// All that the allowed mirrorings and the quarter turns of square planes make of one another, the identity first.
+std::vector<Variant> turned_and_mirrored(const Extent3& window, const Mirroring& mirroring) {
+  std::vector<Variant> moves;
+  for (int axis = 0; axis < 3; ++axis)
+    if (allowed_bits(mirroring) >> axis & 1) moves.push_back({.mirrored = 1 << axis});
+  for (int axis = 0; axis < 3; ++axis) {
+    const int one = (axis + 1) % 3, other = (axis + 2) % 3;
+    if (window[one] != window[other]) continue;
+    Variant turn{.mirrored = 1 << one};
+    std::swap(turn.axes[static_cast<size_t>(one)], turn.axes[static_cast<size_t>(other)]);
+    moves.push_back(turn);
+  }
+  std::vector<Variant> all{Variant{}};
+  for (size_t done = 0; done < all.size(); ++done)
+    for (const Variant& move : moves)
+      if (const Variant next = after(all[done], move); std::find(all.begin(), all.end(), next) == all.end())
+        all.push_back(next);
+  for (Variant& one : all)
+    if (mirrors(one, mirroring.swap_axis)) one.swapped = mirroring.swap_channels;
+  return all;
 }
 
 }  // namespace
@@ -80,17 +117,7 @@ Augment augment_from_name(const std::string& name) {
 std::vector<Variant> variants_of(const Extent3& window, Augment augment, const Mirroring& mirroring) {
   if (augment == Augment::kNone) return {Variant{}};
   if (augment == Augment::kMirror) return mirrorings_of(mirroring);
-  std::vector<Variant> variants;
-  std::array<int, 3> axes{0, 1, 2};
-  do {
-    const Extent3 turned{window[axes[0]], window[axes[1]], window[axes[2]]};
-    if (turned != window) continue;
-    for (int mirrored = 0; mirrored < 8; ++mirrored) {
-      variants.push_back({.axes = axes, .mirrored = mirrored});
-      if (mirrors(variants.back(), mirroring.swap_axis)) variants.back().swapped = mirroring.swap_channels;
-    }
-  } while (std::next_permutation(axes.begin(), axes.end()));
-  return variants;
+  return turned_and_mirrored(window, mirroring);
 }
 
 at::Tensor forward_variants(const std::vector<Network*>& networks, const at::Tensor& image,

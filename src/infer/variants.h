@@ -34,9 +34,9 @@ struct Mirroring {
   int64_t swap_axis = 1;
 };
 
-// The identity first. kMirror: every set of the axes. kMirrorRotate: every quarter turn and mirroring that keeps the
-// window's shape (16 where one plane is square, 48 of a cube), whatever the axes. A mirror along swap_axis of the
-// window swaps the paired channels in both.
+// The identity first. kMirror: every set of the axes. kMirrorRotate: all that these mirrorings and the quarter turns in
+// planes where the window is square make together (16 where one plane is square, 48 of a cube, with all axes). A mirror
+// along swap_axis of the window swaps the paired channels in both.
 std::vector<Variant> variants_of(const Extent3& window, Augment augment, const Mirroring& mirroring = {});
 
 // Mean output, float32 [N, C, Z, Y, X], of the image's variants by all networks; at most `batch_size` samples pass

@@ -50,7 +50,7 @@ class Bce : public Loss {
 }  // namespace
 
 LossEntry bce_entry() {
-  LossEntry entry{.name = "bce", .help = "Binary cross entropy of each channel"};
+  LossEntry entry{.name = "bce", .help = "Binary cross entropy of each channel", .softmax = false};
   entry.make = [](const Tree& params, const LossContext& context) -> std::unique_ptr<Loss> {
     const auto options = parse_params<BceOptions>(params, "loss.terms: bce");
     const size_t given = options.class_weights.size();

@@ -44,7 +44,8 @@ class CrossEntropy : public Loss {
 }  // namespace
 
 LossEntry cross_entropy_entry() {
-  LossEntry entry{.name = "cross_entropy", .help = "Cross entropy of a softmax over two channels or more"};
+  LossEntry entry{
+      .name = "cross_entropy", .help = "Cross entropy of a softmax over two channels or more", .needs_classes = true};
   entry.make = [](const Tree& params, const LossContext& context) -> std::unique_ptr<Loss> {
     VOX_CHECK(context.out_channels > 1,
               "loss.terms: cross_entropy needs two channels or more; with model.out_channels 1 use bce");

@@ -186,12 +186,18 @@ LossInput LossSet::Impl::input_for(const at::Tensor& logits, const Targets& targ
   input.logits = view.of(logits);
   if (input.logits.scalar_type() != at::kDouble) input.logits = input.logits.to(at::kFloat);
   const at::ScalarType type = input.logits.scalar_type();
-  const at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
-  if (counted.defined()) input.valid = counted.to(type);
+  at::Tensor counted = valid.defined() ? resize_nearest(valid, logits.sizes()) : valid;
   if (targets.image.defined() && reads_image()) input.image = resize_nearest(targets.image, logits.sizes());
   const at::Tensor& whole = target_named(targets, view.target);
-  const at::Tensor target =
+  at::Tensor target =
       is_averaged(whole, view) ? resize_mean(whole.to(type), logits.sizes()) : resize_nearest(whole, logits.sizes());
+  if (may_be_unknown(whole, view)) {
+    const at::Tensor known = at::isFloatingType(whole.scalar_type()) ? ~target.isnan() : target >= 0;
+    input.known = known.to(type);
+    counted = counted.defined() ? counted & known : known;
+    target = target.masked_fill(~known, 0);
+  }
+  if (counted.defined()) input.valid = counted.to(type);
   const int64_t channels = view.channels();
   input.one_hot = !holds_values(target, view);
   VOX_CHECK(target.size(1) == (input.one_hot ? 1 : channels), "the target",
@@ -236,6 +242,7 @@ void LossSet::Impl::fuse(const std::vector<at::Tensor>& logits, const Targets& t
     if (is_averaged(request.target, views[v]) &&
         std::any_of(logits.begin(), logits.end(), [&](const auto& l) { return l.sizes().slice(2) != full; }))
       continue;  // coarser outputs see means
+    if (may_be_unknown(request.target, views[v])) continue;
     for (const size_t head : drop_unweighed_heads(request, logits.size()))
       request.logits.push_back(views[v].of(logits[head]));
     request.values = holds_values(request.target, views[v]);
@@ -273,67 +280,21 @@ LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t ou
 
 LossSet::~LossSet() = default;
 
-bool LossSet::Impl::begins(const Term& term, int64_t step) const {
-  return step >= term.options.start_step && (step - term.options.start_step) % term.options.every == 0;
-}
-
-bool LossSet::due(size_t term, int64_t step, Part part) const {
-  const Impl::Term& one = impl_->terms[term];
-  const int64_t delay = one.loss->delay();
-  return (delay > 0) == (part == Part::kLate) && impl_->begins(one, step - delay);
-}
-
-std::vector<int64_t> LossSet::fullest_steps() const {
-  constexpr int64_t kTried = 1000;  // turns of a term until it meets all others
-  const size_t count = impl_->terms.size();
-  int64_t latest = 0;
-  for (const Impl::Term& term : impl_->terms) latest = std::max(latest, term.options.start_step);
-  const auto due_at = [&](int64_t step) {
-    int64_t terms = 0;
-    for (size_t t = 0; t < count; ++t) terms += due(t, step);
-    return terms;
-  };
-  std::vector<int64_t> steps;
-  for (size_t t = 0; t < count; ++t) {
-    const bool seen = std::any_of(steps.begin(), steps.end(), [&](int64_t step) { return due(t, step); });
-    if (seen || delay(t) > 0) continue;
-    const int64_t start = impl_->terms[t].options.start_step, every = impl_->terms[t].options.every;
-    int64_t fullest = start + (latest - start + every - 1) / every * every;
-    const int64_t first = fullest;
-    for (int64_t turn = 1; turn < kTried; ++turn)
-      if (due_at(first + turn * every) > due_at(fullest)) fullest = first + turn * every;
-    steps.push_back(fullest);
-  }
-  return steps.empty() ? std::vector<int64_t>{latest} : steps;
-}
-
-bool LossSet::reads_back(int64_t step) const {
-  bool any = begins(step);
-  for (size_t t = 0; t < impl_->terms.size(); ++t)
-    any = any ||
-          (due(t, step) && (impl_->terms[t].loss->reads_back() || !impl_->views[impl_->terms[t].view].chosen.empty()));
-  return any;
-}
-
-bool LossSet::reaches(size_t head, size_t heads, int64_t step, Part part) const {
-  const std::vector<double> weights = impl_->head_weights(heads);
-  bool any_due = false, reached = false;
-  for (size_t t = 0; t < impl_->terms.size(); ++t) {
-    any_due = any_due || due(t, step, part);
-    reached = reached || (due(t, step, part) && impl_->head_weight(impl_->terms[t], weights, head) != 0);
-  }
-  return any_due ? reached : head == 0;
-}
-
 std::vector<std::string> LossSet::term_names() const {
   std::vector<std::string> names;
   for (const Impl::Term& term : impl_->terms) names.push_back(term.label);
   return names;
 }
 
+// What is made from patches knows more of some samples than of others.
+bool LossSet::Impl::is_batch_wise(const Term& term) const {
+  const bool made = !options.is_about_label(term.options);
+  return term.loss->batch_wise(partial || made) || (made && find_loss(term.options.name).regression);
+}
+
 bool LossSet::batch_wise() const {
   return std::any_of(impl_->terms.begin(), impl_->terms.end(),
-                     [&](const Impl::Term& term) { return term.loss->batch_wise(impl_->partial); });
+                     [&](const Impl::Term& term) { return impl_->is_batch_wise(term); });
 }
 
 LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step,

@@ -21,7 +21,7 @@ struct Targets {
   at::Tensor label;                         // [N, 1, Z, Y, X], integer classes; [N, C, Z, Y, X] floating for regression
   at::Tensor mask;                          // [N, 1, Z, Y, X], non-zero where a voxel counts; undefined: everywhere
   at::Tensor image;                         // the network's input, for losses that look at it; may be undefined
-  std::map<std::string, at::Tensor> extra;  // target.* by the name after the dot
+  std::map<std::string, at::Tensor> extra;  // target.* by the name after the dot; unknown: int8 below 0, NaN
 };
 
 // What a term sees: its channels of one output at that output's resolution.
@@ -30,7 +30,8 @@ struct LossInput {
   at::Tensor target;     // classes: one-hot [N, C, ...] float32, or [N, 1, ...] for one channel; values as they are
   bool one_hot = false;  // the target holds 0 and 1 only
   at::Tensor classes;    // [N, Z, Y, X] int64, ignored voxels 0; undefined for one channel and for values
-  at::Tensor valid;      // [N, 1, ...] float32 of 0 and 1; undefined: every voxel counts
+  at::Tensor valid;      // [N, 1 or C, ...] float32 of 0 and 1; undefined: every voxel counts
+  at::Tensor known;      // the same of what the target knows, whatever counts otherwise; it is 0 elsewhere
   at::Tensor image;      // may be undefined
 };
 
@@ -55,6 +56,8 @@ class Loss {
   virtual bool reads_back() const { return false; }
   // Whether it looks at the values of the image.
   virtual bool reads_image() const { return false; }
+  // Whether it compares the hyperbolic tangent of the output, not the output itself.
+  virtual bool takes_tanh() const { return false; }
 
   // Steps between looking at a batch and applying the term to a second forward pass of it; 0: compute() does all.
   virtual int64_t delay() const { return 0; }
@@ -88,13 +91,16 @@ struct LossEntry {
   std::string name, help;
   bool regression = false;          // compares values, not classes
   bool uses_valid = true;           // voxels that do not count change nothing
+  bool needs_classes = false;       // of which a voxel has one
+  bool softmax = true;              // of classes; else each has a sigmoid of its own
   std::string default_target = "";  // empty: the label
   int64_t default_every = 1;
   std::function<std::unique_ptr<Loss>(const Tree& params, const LossContext& context)> make;
   std::vector<OptionRow> (*options)() = nullptr;  // of its own
 };
 const std::vector<LossEntry>& all_losses();
-int64_t steps_between(const LossTerm& term);  // its `every`, or what its loss finds right
+const LossEntry& find_loss(const std::string& name);  // Error names what there is
+int64_t steps_between(const LossTerm& term);          // its `every`, or what its loss finds right
 
 struct LossResult {
   at::Tensor total;  // scalar, float32, on the device of the logits
@@ -126,20 +132,29 @@ class LossSet {
   struct Compared {
     at::Tensor logits;  // undefined: no term is about the label
     bool foreground = false;
+    std::vector<int64_t> values{};  // as in LabelChannels
   };
   Compared compared_with_label(const at::Tensor& logits) const;
   struct LabelChannels {
     std::vector<int64_t> channels;  // of the whole output; empty: no term is about the label
     bool foreground = false;
+    bool softmax = false;  // a term takes one over them
+    // Of a one_hot target: the label value of each channel, ascending. Where 0 is none of them, a voxel is background
+    // if no channel is likely. Empty: each channel is the class of its place.
+    std::vector<int64_t> values{};
   };
   LabelChannels label_channels() const;
   std::vector<int64_t> value_channels() const;  // that a term compares with values: distances, flows
+  std::vector<int64_t> tanh_channels() const;   // of these, those whose hyperbolic tangent it compares
+  // That a term compares with a target of this kind: "boundary", "affinity"; empty: none does.
+  std::vector<int64_t> channels_against(const std::string& kind) const;
   // Error where labels of these values have a class that is beyond the channels of a term.
   void require_channels(const std::vector<int64_t>& label_values) const;
 
   bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
-  // Steps at which, together, every term that computes at once is due, each with as many others as ever.
-  std::vector<int64_t> fullest_steps() const;
+  // Steps before `end` at which, together, every term that computes at once and starts by then is due, each with as
+  // many others as ever.
+  std::vector<int64_t> fullest_steps(int64_t end) const;
   bool reads_back(int64_t step) const;  // any term that is due or begins
   // Whether output number `head` of so many gets a gradient at this step.
   bool reaches(size_t head, size_t heads, int64_t step, Part part = Part::kAtOnce) const;

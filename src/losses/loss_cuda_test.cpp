@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "losses/loss.h"
 #include "ops/device.h"
@@ -16,11 +17,6 @@ namespace {
 
 bool skip() {
   return !torch::cuda::is_available();
-}
-
-int64_t drawn_seed() {
-  const char* given = std::getenv("VOXLOOM_SEED");
-  return given ? std::atoll(given) : static_cast<int64_t>(std::random_device()() % 100000);
 }
 
 class Draw {

@@ -5,8 +5,6 @@
 
 namespace vox {
 
-const LossEntry& find_loss(const std::string& name);  // Error names what there is
-
 struct LossSet::Impl {
   struct View {  // which channels, against what
     int64_t first = 0, count = 1;
@@ -51,10 +49,15 @@ struct LossSet::Impl {
   bool is_foreground(const Term& term) const;
   const Term* label_term() const;  // of those about the label: classes before foreground, then most channels
   void set_class_values(const DataOptions& data);
+  bool takes_softmax(const Term& term) const;
+  std::vector<int64_t> class_order_of(const Term& term, std::vector<int64_t>& values) const;
+  bool is_batch_wise(const Term& term) const;
+  std::vector<int64_t> channels_of(bool (*wanted)(const Term& term)) const;  // that these terms see
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
   bool holds_values(const at::Tensor& target, const View& view) const;
   bool is_averaged(const at::Tensor& target, const View& view) const;
+  static bool may_be_unknown(const at::Tensor& target, const View& view);
   bool reads_image() const;  // any term
   LossInput input_for(const at::Tensor& logits, const Targets& targets, const at::Tensor& valid,
                       const View& view) const;

@@ -141,17 +141,65 @@ TEST(LossSet, ClassesAreTheLabelBeforeForegroundAndFewerChannels) {
   EXPECT_THAT(LossSet(c.loss, c.data, 1).label_channels().channels, testing::ElementsAre(0));
 }
 
+TEST(LossSet, TheLabelsChannelsAreASoftmaxWhereATermTakesOne) {
+  const auto takes_one = [](const std::vector<LossTerm>& terms, int64_t channels) {
+    Case c;
+    c.loss.terms = terms;
+    const Tree classes = list_tree({scalar("0"), scalar("1"), scalar("2")});
+    c.loss.targets = {{"classes", "one_hot", term("", {{"classes", classes}}).params}};
+    return LossSet(c.loss, c.data, channels).label_channels().softmax;
+  };
+  LossTerm one_hot = term("dice");
+  one_hot.target = "classes";
+  EXPECT_TRUE(takes_one({term("dice")}, 3));
+  EXPECT_TRUE(takes_one({term("bce"), term("dice")}, 3));
+  EXPECT_TRUE(takes_one({one_hot, term("dice")}, 3));
+  EXPECT_FALSE(takes_one({one_hot}, 3));
+  EXPECT_FALSE(takes_one({term("bce")}, 3));
+  EXPECT_FALSE(takes_one({term("dice")}, 1));
+}
+
+TEST(LossSet, ValuesThatATermTakesTheTangentOfAreTold) {
+  Case c;
+  c.loss.terms = {term("dice"), term("smooth_l1", {{"tanh", scalar("true")}}), term("smooth_l1")};
+  for (size_t i = 0; i < 3; ++i) c.loss.terms[i].channels = {static_cast<int64_t>(i)};
+  c.loss.terms[1].target = c.loss.terms[2].target = "signed_distance";
+  const LossSet loss(c.loss, c.data, 3);
+  EXPECT_THAT(loss.value_channels(), testing::ElementsAre(1, 2));
+  EXPECT_THAT(loss.tanh_channels(), testing::ElementsAre(1));
+  c.data.target = "regression";  // a validation judges what the loss compared
+  c.loss.terms = {term("smooth_l1", {{"tanh", scalar("true")}})};
+  const at::Tensor outputs = at::randn({1, 1, 2, 2, 2});
+  EXPECT_TRUE(at::equal(LossSet(c.loss, c.data, 1).compared_with_label(outputs).logits, outputs.tanh()));
+}
+
 TEST(LossSet, EveryTermIsDueAtOneOfTheFullestSteps) {
   Case c;
   c.loss.terms = {term("bce"), term("dice"), term("focal"), term("tversky")};
-  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), std::vector<int64_t>{0});
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(1'000'000), std::vector<int64_t>{0});
   c.loss.terms[1].start_step = 500;
   c.loss.terms[2].every = 7;
-  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), std::vector<int64_t>{504});
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(1'000'000), std::vector<int64_t>{504});
   c.loss.terms[2].every = 2;
   c.loss.terms[3].every = 2;
   c.loss.terms[3].start_step = 1;  // never together with the third
-  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(), (std::vector<int64_t>{500, 501}));
+  EXPECT_EQ(LossSet(c.loss, c.data, 1).fullest_steps(1'000'000), (std::vector<int64_t>{500, 501}));
+}
+
+TEST(LossSet, TheFullestStepsOfAShortRunAreItsOwn) {
+  Case c;
+  c.loss.terms = {term("bce"), term("dice"), term("focal"), term("tversky")};
+  c.loss.terms[1].start_step = 500;
+  const auto fullest = [&](int64_t end) { return LossSet(c.loss, c.data, 1).fullest_steps(end); };
+  EXPECT_EQ(fullest(500), std::vector<int64_t>{0});  // dice never starts
+  EXPECT_EQ(fullest(501), std::vector<int64_t>{500});
+  c.loss.terms[2].every = 10;
+  c.loss.terms[3].every = 7;
+  EXPECT_EQ(fullest(600), std::vector<int64_t>{560});
+  EXPECT_EQ(fullest(505), (std::vector<int64_t>{0, 500}));  // dice meets one of both
+  c.loss.terms = {term("dice")};
+  c.loss.terms[0].start_step = 500;
+  EXPECT_EQ(fullest(10), std::vector<int64_t>{0});
 }
 
 TEST(LossSet, ClassesBeyondTheChannelsAreRefusedByTheirValues) {

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "config/params.h"
+#include "config/target_options.h"
 #include "losses/loss_set.h"
 
 namespace vox {
@@ -26,6 +28,16 @@ void require_channel(int64_t largest_class, int64_t channels) {
       largest_class < channels, "the label has class ", largest_class, " but the network has ", channels,
       " channels for it; name its values in data.labels, whose places are the classes, set model.out_channels to ",
       largest_class + 1, ", or data.ignore_label to the value");
+}
+
+// One channel tells 0 from everything else.
+void require_background(std::vector<int64_t> values, int64_t ignore_label) {
+  std::erase(values, ignore_label);
+  const bool background = std::find(values.begin(), values.end(), 0) != values.end();
+  VOX_CHECK(
+      background || values.size() < 2, "the labels have the values ", values.front(), " and ", values.back(),
+      " but no 0, and a network with one channel tells 0 from everything else; name the values in data.labels and "
+      "set model.out_channels to how many they are");
 }
 
 }  // namespace
@@ -68,28 +80,60 @@ void LossSet::require_channels(const std::vector<int64_t>& label_values) const {
     const auto place = std::lower_bound(known.begin(), known.end(), static_cast<double>(value));
     largest = std::max(largest, known.empty() ? value : place - known.begin());
   }
-  for (const Impl::View& view : impl_->views)
-    if (!impl_->regression && view.target.empty() && view.channels() > 1) require_channel(largest, view.channels());
+  for (const Impl::View& view : impl_->views) {
+    if (impl_->regression || !view.target.empty()) continue;
+    if (view.channels() > 1)
+      require_channel(largest, view.channels());
+    else
+      require_background(label_values, impl_->ignore_label);
+  }
 }
 
 LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {
   const Impl::Term* const term = impl_->label_term();
-  return term ? Compared{impl_->views[term->view].of(logits), impl_->is_foreground(*term)} : Compared{};
+  if (!term) return {};
+  at::Tensor seen = impl_->views[term->view].of(logits);
+  std::vector<int64_t> values;
+  const std::vector<int64_t> order = impl_->class_order_of(*term, values);
+  if (!order.empty()) seen = seen.index_select(1, at::tensor(order, at::kLong).to(seen.device()));
+  return {term->loss->takes_tanh() ? seen.tanh() : seen, impl_->is_foreground(*term), std::move(values)};
 }
 
 LossSet::LabelChannels LossSet::label_channels() const {
   const Impl::Term* const term = impl_->label_term();
-  return term ? LabelChannels{impl_->views[term->view].numbers(), impl_->is_foreground(*term)} : LabelChannels{};
+  if (!term) return {};
+  const std::vector<int64_t> channels = impl_->views[term->view].numbers();
+  const bool softmax = std::any_of(impl_->terms.begin(), impl_->terms.end(), [&](const Impl::Term& other) {
+    return impl_->takes_softmax(other) && impl_->views[other.view].numbers() == channels;
+  });
+  LabelChannels found{channels, impl_->is_foreground(*term), softmax};
+  const std::vector<int64_t> order = impl_->class_order_of(*term, found.values);
+  for (size_t i = 0; i < order.size(); ++i) found.channels[i] = channels[static_cast<size_t>(order[i])];
+  return found;
 }
 
-std::vector<int64_t> LossSet::value_channels() const {
+std::vector<int64_t> LossSet::channels_against(const std::string& kind) const {
+  for (const Impl::Term& term : impl_->terms)
+    if (impl_->options.kind_of_target(term.options.target) == kind) return impl_->views[term.view].numbers();
+  return {};
+}
+
+std::vector<int64_t> LossSet::Impl::channels_of(bool (*wanted)(const Term& term)) const {
   std::vector<int64_t> channels;
-  for (const Impl::Term& term : impl_->terms) {
-    if (!find_loss(term.options.name).regression) continue;
-    const std::vector<int64_t> own = impl_->views[term.view].numbers();
+  for (const Term& term : terms) {
+    if (!wanted(term)) continue;
+    const std::vector<int64_t> own = views[term.view].numbers();
     channels.insert(channels.end(), own.begin(), own.end());
   }
   return channels;
+}
+
+std::vector<int64_t> LossSet::value_channels() const {
+  return impl_->channels_of([](const Impl::Term& term) { return find_loss(term.options.name).regression; });
+}
+
+std::vector<int64_t> LossSet::tanh_channels() const {
+  return impl_->channels_of([](const Impl::Term& term) { return term.loss->takes_tanh(); });
 }
 
 std::vector<int64_t> LossSet::Impl::View::numbers() const {
@@ -104,6 +148,31 @@ std::vector<int64_t> LossSet::Impl::View::numbers() const {
 
 bool LossSet::Impl::is_foreground(const Term& term) const {
   return options.kind_of_target(term.options.target) == "foreground";
+}
+
+bool LossSet::Impl::takes_softmax(const Term& term) const {
+  const bool classes = options.is_about_label(term.options) && options.kind_of_target(term.options.target) != "one_hot";
+  return classes && views[term.view].channels() > 1 && find_loss(term.options.name).softmax;
+}
+
+// Places of the channels of a one_hot target by ascending label value, with these values; empty: it is none.
+std::vector<int64_t> LossSet::Impl::class_order_of(const Term& term, std::vector<int64_t>& values) const {
+  if (options.kind_of_target(term.options.target) != "one_hot") return {};
+  const TargetOptions target = target_called(term.options.target, options);
+  values = parse_params<OneHotOptions>(target.params, "loss.targets: one_hot").classes;
+  VOX_CHECK(std::ssize(values) == views[term.view].channels(), "loss.targets: ", target.name, " has ", values.size(),
+            " classes, but loss.terms: ", term.options.name, " sees ", views[term.view].channels(), " channels");
+  std::vector<int64_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)]; });
+  std::sort(values.begin(), values.end());
+  return order;
+}
+
+// Only what is made from a patch: where that does not show enough, it says so by a value below 0, or NaN.
+bool LossSet::Impl::may_be_unknown(const at::Tensor& target, const View& view) {
+  return !view.target.empty() && (at::isFloatingType(target.scalar_type()) || target.scalar_type() == at::kChar);
 }
 
 const LossSet::Impl::Term* LossSet::Impl::label_term() const {

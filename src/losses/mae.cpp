@@ -1,4 +1,4 @@
-// Mean absolute error over every voxel, masked or not.
+// Mean absolute error over every voxel, masked or not, whose target is known.
 #include <torch/torch.h>
 
 #include "config/params.h"
@@ -13,7 +13,9 @@ struct MaeOptions {
 
 class Mae : public Loss {
  public:
-  at::Tensor compute(const LossInput& input) const override { return at::l1_loss(input.logits, input.target); }
+  at::Tensor compute(const LossInput& input) const override {
+    return mean_of_valid((input.logits - input.target).abs(), input.known);
+  }
   bool batch_wise(bool) const override { return false; }
   std::optional<FusedTerm> fused() const override { return FusedTerm{.kind = FusedTerm::Kind::kMae}; }
 };

@@ -61,7 +61,8 @@ class ClDice : public Loss {
   ClDice(const Options& options, const LossContext&) : options_(options) {}
 
   at::Tensor compute(const LossInput& input) const override {
-    if (!options_.batch && !options_.thins() && ops::has_fused_cldice(input.logits)) return fused(input);
+    const bool one_mask = !input.valid.defined() || input.valid.size(1) == 1;
+    if (!options_.batch && !options_.thins() && one_mask && ops::has_fused_cldice(input.logits)) return fused(input);
     const Regions regions = regions_of(input, options_.background);
     const auto& [p, t] = regions;
     const auto [of_p, of_t] = skeletons_of(regions, options_, input);

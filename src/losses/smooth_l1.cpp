@@ -23,6 +23,7 @@ class SmoothL1 : public Loss {
     return mean_of_valid(at::smooth_l1_loss(predicted, input.target, at::Reduction::None, options_.beta), input.valid);
   }
   bool batch_wise(bool partial) const override { return partial; }
+  bool takes_tanh() const override { return options_.tanh; }
 
  private:
   Options options_;

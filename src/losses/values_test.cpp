@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "losses/loss_test_terms.h"
 
@@ -30,7 +32,7 @@ at::Tensor blocks() {  // that overlap, so that a softmax could never be right
 
 TEST(LossesOfValues, EveryLossIsTheMeanOverChannelsOfTheLossOfOne) {
   for (const LossEntry& entry : all_losses()) {
-    if (entry.regression || entry.name == "cross_entropy") continue;
+    if (entry.regression || entry.needs_classes) continue;
     for (const bool masked : {false, true}) {
       torch::manual_seed(31);
       at::Tensor logits = at::randn({2, kChannels, 6, 7, 8}, at::kDouble), target = blocks();
@@ -67,18 +69,79 @@ TEST(LossesOfValues, EveryLossIsSmallestWhenEachChannelIsRight) {
   const at::Tensor target = blocks();
   const at::Tensor right = (target.to(at::kDouble) * 2 - 1) * 10;
   for (const LossEntry& entry : all_losses()) {
-    if (entry.regression || entry.name == "cross_entropy" || entry.name == "boundary") continue;  // that falls below 0
+    if (entry.regression || entry.needs_classes || entry.name == "boundary") continue;  // that falls below 0
     const Case c = case_of(entry.name, target, {});
     EXPECT_LT(c.total(right).item<double>(), 1e-3) << entry.name;
   }
 }
 
-TEST(LossesOfValues, CrossEntropySaysWhatItIsFor) {
-  try {
-    case_of("cross_entropy", blocks(), {}).total(at::randn({2, kChannels, 6, 7, 8}));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("use bce"), std::string::npos) << error.what();
+// By a value below 0 (integers) or by NaN.
+at::Tensor with_unknown(const at::Tensor& target, const at::Tensor& known, const LossEntry& entry) {
+  const at::Tensor values = target.to(entry.regression ? at::kFloat : at::kChar);
+  return values.masked_fill(~known, entry.regression ? NAN : -1);
+}
+
+TEST(LossesOfValues, WhatIsUnknownIsAsIfItWereMasked) {
+  for (const LossEntry& entry : all_losses()) {
+    if (entry.needs_classes || !entry.uses_valid) continue;
+    torch::manual_seed(33);
+    const at::Tensor logits = at::randn({2, kChannels, 6, 7, 8}, at::kDouble);
+    const at::Tensor known = at::randint(0, 5, {2, 1, 6, 7, 8}).ne(0), mask = at::randint(0, 5, known.sizes()).ne(0);
+    const auto total = [&](const at::Tensor& target, const at::Tensor& counted) {
+      return case_of(entry.name, target, counted.to(at::kByte)).total(logits).item<double>();
+    };
+    const double masked = total(with_unknown(blocks(), at::ones_like(known), entry), mask & known);
+    EXPECT_NEAR(total(with_unknown(blocks(), known, entry), mask), masked, 1e-9) << entry.name;
+  }
+}
+
+TEST(LossesOfValues, WhatIsUnknownOfOneChannelHasNoGradientThere) {
+  for (const LossEntry& entry : all_losses()) {
+    if (entry.needs_classes || entry.name == "dvh") continue;  // that looks at the first channel alone
+    torch::manual_seed(34);
+    const at::Tensor logits = at::randn({2, kChannels, 6, 7, 8}, at::kDouble).requires_grad_();
+    const at::Tensor known = at::randint(0, 40, logits.sizes()).ne(0);  // erosions leave something
+    const Case c = case_of(entry.name, with_unknown(blocks(), known, entry), {});
+    c.total(logits).backward();
+    EXPECT_TRUE(logits.grad().isfinite().all().item<bool>()) << entry.name;
+    EXPECT_EQ(logits.grad().masked_select(~known).abs().max().item<double>(), 0) << entry.name;
+    EXPECT_GT(logits.grad().abs().max().item<double>(), 0) << entry.name;
+  }
+}
+
+TEST(LossesOfValues, MeansAreThoseOfWhatIsKnown) {
+  torch::manual_seed(35);
+  const at::Tensor logits = at::randn({2, kChannels, 6, 7, 8}, at::kDouble), known = at::rand_like(logits) < 0.7;
+  const at::Tensor x = logits.masked_select(known), t = blocks().masked_select(known).to(at::kDouble);
+  const auto value = [&](const char* name) {
+    return case_of(name, with_unknown(blocks(), known, find_loss(name)), {}).total(logits).item<double>();
+  };
+  EXPECT_NEAR(value("bce"), at::binary_cross_entropy_with_logits(x, t).item<double>(), 1e-12);
+  EXPECT_NEAR(value("mae"), (x - t).abs().mean().item<double>(), 1e-12);
+  EXPECT_NEAR(value("mse"), (x - t).square().mean().item<double>(), 1e-12);
+}
+
+TEST(LossesOfValues, CoarserOutputsKnowWhatAllTheirVoxelsKnow) {
+  torch::manual_seed(36);
+  Case c = case_of("mse", at::randn({2, 1, 6, 6, 8}), {});
+  at::Tensor& target = c.targets.extra["affinity"];
+  target.masked_fill_(at::rand_like(target) < 0.1, NAN);
+  c.loss.deep_supervision_weights = {0, 1};
+  const at::Tensor coarse = at::randn({2, 1, 3, 3, 4}), mean = at::avg_pool3d(target, {2, 2, 2}), known = ~mean.isnan();
+  const LossResult result = LossSet(c.loss, c.data, 1).compute({at::randn(target.sizes()), coarse}, c.targets, 0);
+  EXPECT_NEAR(result.total.item<double>(), (coarse - mean).masked_select(known).square().mean().item<double>(), 1e-6);
+}
+
+TEST(LossesOfValues, LossesThatNeedClassesSayWhatTheyAreFor) {
+  EXPECT_TRUE(find_loss("cross_entropy").needs_classes);
+  for (const LossEntry& entry : all_losses()) {
+    if (!entry.needs_classes) continue;
+    try {
+      case_of(entry.name, blocks(), {}).total(at::randn({2, kChannels, 6, 7, 8}));
+      ADD_FAILURE() << entry.name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("use bce"), std::string::npos) << error.what();
+    }
   }
 }
 

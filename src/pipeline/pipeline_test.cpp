@@ -6,9 +6,9 @@
 
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <thread>
 
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -140,7 +140,7 @@ TEST_F(PipelineTest, EveryPaddingServesPatchesAtAndBeyondTheBorder) {
 }
 
 TEST_F(PipelineTest, EndsCleanlyAtAnyMomentAndBatchesOutliveIt) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = drawn_seed();
   SCOPED_TRACE(seed);
   const auto store = make_store();
   for (uint64_t round = 0; round < 30; ++round) {

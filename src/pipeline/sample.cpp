@@ -25,11 +25,6 @@ void store_patch(const GatherOutput& output, const float* patch) {
   }
 }
 
-Padding padding_of(const std::string& name) {
-  if (name == "edge") return Padding::kEdge;
-  return name == "reflect" ? Padding::kReflect : Padding::kConstant;
-}
-
 }  // namespace
 
 SampleMaker::SampleMaker(std::shared_ptr<Store> store, const DataOptions& data, const AugmentationOptions& augmentation,
@@ -75,10 +70,10 @@ std::vector<ArraySpec> SampleMaker::array_specs() const {
   return specs;
 }
 
-// Targets are made from the label, on the host: then it is gathered there.
+// Targets are made from the label and the mask, on the host: then these are gathered there.
 bool SampleMaker::on_device(const std::string& array) const {
   if (gather_on_ == GatherOn::kHost || array.starts_with("target.")) return false;
-  return array != kLabel || targets_.empty();
+  return array == kImage || targets_.empty();
 }
 
 std::vector<ArraySpec> SampleMaker::host_arrays() const {
@@ -176,10 +171,14 @@ DeviceSample SampleMaker::for_device(const PreparedSample& sample) const {
 
 void SampleMaker::fill_targets(const PreparedSample& sample, int64_t place, Slot& slot) const {
   if (targets_.empty()) return;
-  const LabelPatch patch{.labels = static_cast<const uint8_t*>(output_of(slot.arrays.at(kLabel), place, 0).data),
+  const auto bytes_of = [&](const char* array) {
+    return static_cast<const uint8_t*>(output_of(slot.arrays.at(array), place, 0).data);
+  };
+  const LabelPatch patch{.labels = bytes_of(kLabel),
                          .extent = data_.patch_size,
                          .spacing = sample.info.spacing,
-                         .ignore_label = data_.ignore_label};
+                         .ignore_label = data_.ignore_label,
+                         .mask = has_mask_ ? bytes_of(kMask) : nullptr};
   for (const auto& [name, target] : targets_) {
     const Span span("target");
     target->make(patch, static_cast<std::byte*>(output_of(slot.arrays.at(name), place, 0).data));

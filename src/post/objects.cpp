@@ -134,6 +134,10 @@ void join_and_keep_apart(PostVolume& volume, const MutexOptions& options) {
       if (static_cast<double>(volume.probability[static_cast<size_t>(edge)]) > options.level)
         mask[static_cast<size_t>(edge % voxels)] = 1;
   }
+  if (!volume.covered.empty()) {
+    if (mask.empty()) mask.assign(static_cast<size_t>(voxels), 1);
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] = mask[i] != 0 && volume.covered[i] != 0;
+  }
   volume.objects.resize(static_cast<size_t>(voxels));
   const AffinityEdges edges{volume.probability.data(), options.offsets, options.attractive, options.stride};
   mutex_watershed_cpu(volume.objects.data(), edges, mask.empty() ? nullptr : mask.data(), volume.extent);
@@ -159,14 +163,17 @@ PostEntry watershed_post() {
 }
 
 PostEntry mutex_watershed_post() {
-  return {"mutex_watershed", "Objects from affinities, a channel per offset, without seeds", PostKind::kObjects,
+  return {"mutex_watershed",
+          "Objects from affinities, a channel per offset, without seeds",
+          PostKind::kObjects,
           [](const Tree& params) -> PostStep {
             const auto options = parse_params<MutexOptions>(params, "postprocess: mutex_watershed");
             return {[options](PostVolume& volume) { join_and_keep_apart(volume, options); },
                     {28, 16},
                     [options](int64_t channels, const Extent3& extent) { require_fitting(channels, extent, options); }};
           },
-          rows_of<MutexOptions>};
+          rows_of<MutexOptions>,
+          /*of_affinities=*/true};
 }
 
 }  // namespace vox

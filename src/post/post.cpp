@@ -42,6 +42,7 @@ PostChain::PostChain(const std::vector<PostOptions>& steps) {
               " cuts probabilities and can only be the first step");
     VOX_CHECK(!makes_objects(), "postprocess: ", entry.name,
               " cannot follow a step that makes objects, which is the last one");
+    if (steps_.empty()) of_affinities_ = entry.of_affinities;
     kinds_.push_back(entry.kind);
     steps_.push_back(entry.make(options.params));
   }

@@ -19,6 +19,7 @@ struct PostVolume {
   std::vector<uint8_t> mask{};       // 0 and 1; empty until a step has cut the probabilities
   int64_t channels = 1;              // of the probabilities; more than one only for steps that make objects
   std::vector<uint32_t> objects{};   // from 1; empty unless the last step numbers objects
+  std::vector<uint8_t> covered{};    // 0 where nothing was predicted, so that no object can be; empty: nowhere
 };
 
 // Memory that a step takes while it runs, beside the probabilities and the mask.
@@ -44,6 +45,7 @@ struct PostEntry {
   PostKind kind;
   std::function<PostStep(const Tree& params)> make;
   std::vector<OptionRow> (*options)();
+  bool of_affinities = false;  // where it makes objects; else of the foreground and, if there is one, the boundary
 };
 const std::vector<PostEntry>& all_post_steps();
 
@@ -53,6 +55,7 @@ class PostChain {
   bool empty() const { return steps_.empty(); }
   bool wants_probabilities() const { return !kinds_.empty() && kinds_.front() != PostKind::kMask; }
   bool wants_channels() const { return !kinds_.empty() && kinds_.front() == PostKind::kObjects; }
+  bool wants_affinities() const { return wants_channels() && of_affinities_; }
   bool makes_objects() const { return !kinds_.empty() && kinds_.back() == PostKind::kObjects; }
   // What run() would refuse, known before there are probabilities.
   void check(int64_t channels, const Extent3& extent) const;
@@ -62,6 +65,7 @@ class PostChain {
  private:
   std::vector<PostStep> steps_;
   std::vector<PostKind> kinds_;
+  bool of_affinities_ = false;  // its first step is
 };
 
 }  // namespace vox

@@ -1,4 +1,5 @@
 // Affinities: whether a voxel and the one an offset before it belong to the same object, one channel per offset.
+// Unknown where the other voxel is not seen, but for background, which belongs to none.
 #include "config/params.h"
 #include "targets/target.h"
 
@@ -18,8 +19,10 @@ class Affinity : public Target {
   explicit Affinity(const AffinityOptions& options) : offsets_(options.offsets) {}
   int64_t channels() const override { return static_cast<int64_t>(offsets_.size()); }
 
+  DType dtype() const override { return DType::kInt8; }
+
   void make(const LabelPatch& patch, std::byte* out) const override {
-    auto* value = reinterpret_cast<uint8_t*>(out);
+    auto* value = reinterpret_cast<int8_t*>(out);
     const Extent3& e = patch.extent;
     for (const Extent3& offset : offsets_) {
       const int64_t back = (offset.z * e.y + offset.y) * e.x + offset.x;
@@ -28,7 +31,7 @@ class Affinity : public Target {
         for (int64_t y = 0; y < e.y; ++y) {
           for (int64_t x = 0; x < e.x; ++x, ++voxel) {
             const bool there = z >= offset.z && y >= offset.y && x >= offset.x;
-            *value++ = there && patch.at(voxel) != 0 && patch.at(voxel) == patch.at(voxel - back);
+            *value++ = between(patch.seen(voxel), there ? patch.seen(voxel - back) : std::nullopt);
           }
         }
       }
@@ -36,6 +39,10 @@ class Affinity : public Target {
   }
 
  private:
+  static int8_t between(std::optional<uint8_t> one, std::optional<uint8_t> other) {
+    if (one == 0 || other == 0) return 0;
+    return one && other ? int8_t{*one == *other} : kUnknown;
+  }
   std::vector<Extent3> offsets_;
 };
 

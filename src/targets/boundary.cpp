@@ -1,4 +1,5 @@
 // Boundaries: voxels that have a face neighbour of another label, on both sides, as scikit-image's find_boundaries.
+// Unknown where no neighbour is seen to be another and one is not seen.
 #include "config/params.h"
 #include "targets/target.h"
 
@@ -17,24 +18,48 @@ class BoundaryTarget : public Target {
   explicit BoundaryTarget(const BoundaryOptions& options)
       : inner_(options.side != "outer"), outer_(options.side != "inner") {}
 
+  DType dtype() const override { return DType::kInt8; }
+
   void make(const LabelPatch& patch, std::byte* out) const override {
-    auto* value = reinterpret_cast<uint8_t*>(out);
+    auto* value = reinterpret_cast<int8_t*>(out);
     const Extent3& e = patch.extent;
     int64_t voxel = 0;
     for (int64_t z = 0; z < e.z; ++z) {
       for (int64_t y = 0; y < e.y; ++y) {
         for (int64_t x = 0; x < e.x; ++x, ++voxel) {
-          const uint8_t own = patch.at(voxel);
-          const auto differs = [&](bool there, int64_t step) { return there && patch.at(voxel + step) != own; };
-          const bool border = differs(z > 0, -e.y * e.x) || differs(z + 1 < e.z, e.y * e.x) || differs(y > 0, -e.x) ||
-                              differs(y + 1 < e.y, e.x) || differs(x > 0, -1) || differs(x + 1 < e.x, 1);
-          *value++ = border && (own != 0 ? inner_ : outer_);
+          Neighbours around{patch, voxel, patch.seen(voxel)};
+          around.look(z > 0, -e.y * e.x);
+          around.look(z + 1 < e.z, e.y * e.x);
+          around.look(y > 0, -e.x);
+          around.look(y + 1 < e.y, e.x);
+          around.look(x > 0, -1);
+          around.look(x + 1 < e.x, 1);
+          *value++ = value_of(around);
         }
       }
     }
   }
 
  private:
+  struct Neighbours {
+    const LabelPatch& patch;
+    int64_t voxel;
+    std::optional<uint8_t> own;
+    bool differs = false, hidden = false;
+
+    void look(bool there, int64_t step) {
+      const std::optional<uint8_t> other = there ? patch.seen(voxel + step) : std::nullopt;
+      hidden |= !other;
+      differs |= other && other != own;
+    }
+  };
+
+  int8_t value_of(const Neighbours& around) const {
+    if (!around.own) return kUnknown;
+    if (!(*around.own != 0 ? inner_ : outer_)) return 0;
+    if (around.differs) return 1;
+    return around.hidden ? kUnknown : int8_t{0};
+  }
   bool inner_, outer_;
 };
 

@@ -1,10 +1,11 @@
 // Flow: three channels (z, y, x) that point inwards, the direction in which the distance to the outside of the object
 // grows; of length 1 inside objects and 0 elsewhere. Objects are told apart by their labels.
+// Unknown where a distance beside a voxel may be shorter than what is seen of the object says.
+#include <algorithm>
 #include <cmath>
 
 #include "config/params.h"
-#include "kernels/edt.h"
-#include "targets/target.h"
+#include "targets/distances.h"
 
 namespace vox {
 namespace {
@@ -23,42 +24,41 @@ class Flow : public Target {
     auto* flow = reinterpret_cast<float*>(out);
     std::fill(flow, flow + 3 * voxels, 0.0f);
     std::vector<bool> present(256);
-    for (int64_t i = 0; i < voxels; ++i) present[patch.at(i)] = true;
-    std::vector<uint8_t> mask(static_cast<size_t>(voxels));
-    std::vector<float> distance(mask.size());
+    for (int64_t i = 0; i < voxels; ++i) {
+      present[patch.seen(i).value_or(0)] = true;
+      if (!patch.seen(i))
+        for (int axis = 0; axis < 3; ++axis) flow[axis * voxels + i] = kUnknownValue;
+    }
+    const EdtOptions edt{.spacing = {}, .limit_mm = kLimit};
+    const std::vector<float> to_hidden = squared_distances_to_hidden(patch, edt);
     for (int label = 1; label < 256; ++label) {
       if (!present[static_cast<size_t>(label)]) continue;
-      for (int64_t i = 0; i < voxels; ++i) mask[static_cast<size_t>(i)] = patch.at(i) == label;
-      edt_squared_cpu(distance.data(), mask.data(), patch.extent, {.spacing = {}, .limit_mm = kLimit});
-      for (float& value : distance) value = std::sqrt(value);
-      point_inwards(distance, mask, patch.extent, flow);
+      const auto is_outside = [&](int64_t voxel) { return patch.seen(voxel).value_or(label) != label; };
+      std::vector<float> distance = squared_distances_to(is_outside, patch.extent, edt);
+      for (size_t i = 0; i < distance.size(); ++i)
+        distance[i] = distance[i] > to_hidden[i] ? kUnknownValue : std::sqrt(distance[i]);
+      for (int64_t i = 0; i < voxels; ++i)
+        if (patch.seen(i) == label) point_inwards(distance, patch.extent, i, flow);
     }
   }
 
  private:
-  static constexpr double kLimit = 1e4;  // an object that fills the patch has no outside: its flow is 0
+  static constexpr double kLimit = 1e4;  // above every distance within a patch
 
-  static void point_inwards(const std::vector<float>& distance, const std::vector<uint8_t>& mask, const Extent3& e,
-                            float* flow) {
+  static void point_inwards(const std::vector<float>& distance, const Extent3& e, int64_t voxel, float* flow) {
     const int64_t step[3] = {e.y * e.x, e.x, 1};
-    int64_t voxel = 0;
-    for (int64_t z = 0; z < e.z; ++z) {
-      for (int64_t y = 0; y < e.y; ++y) {
-        for (int64_t x = 0; x < e.x; ++x, ++voxel) {
-          if (!mask[static_cast<size_t>(voxel)]) continue;
-          const Extent3 place{z, y, x};
-          float slope[3], length = 0;
-          for (int axis = 0; axis < 3; ++axis) {
-            const int64_t after = place[axis] + 1 < e[axis] ? step[axis] : 0, before = place[axis] > 0 ? step[axis] : 0;
-            slope[axis] = distance[static_cast<size_t>(voxel + after)] - distance[static_cast<size_t>(voxel - before)];
-            length += slope[axis] * slope[axis];
-          }
-          length = std::sqrt(length);
-          if (length == 0) continue;
-          for (int axis = 0; axis < 3; ++axis) flow[axis * e.voxels() + voxel] = slope[axis] / length;
-        }
-      }
+    float slope[3], length = 0;
+    for (int axis = 0; axis < 3; ++axis) {
+      const int64_t place = voxel / step[axis] % e[axis];
+      const bool between = place > 0 && place + 1 < e[axis];
+      slope[axis] = between ? distance[static_cast<size_t>(voxel + step[axis])] -
+                                  distance[static_cast<size_t>(voxel - step[axis])]
+                            : kUnknownValue;
+      length += slope[axis] * slope[axis];
     }
+    length = std::sqrt(length);
+    if (length == 0) return;
+    for (int axis = 0; axis < 3; ++axis) flow[axis * e.voxels() + voxel] = slope[axis] / length;
   }
 };
 

@@ -1,16 +1,10 @@
 // One channel per class: 1 where the label is that class.
 #include "config/params.h"
+#include "config/target_options.h"
 #include "targets/target.h"
 
 namespace vox {
 namespace {
-
-struct OneHotOptions {
-  std::vector<int64_t> classes{1};
-  void describe(Visitor& v) {
-    v.field("classes", classes, {.meaning = "Label value of each channel", .min = 0, .max = 255, .min_items = 1});
-  }
-};
 
 class OneHot : public Target {
  public:

@@ -1,10 +1,9 @@
-// Signed distance to the surface of the foreground, negative inside, in parts of a limit: -1 to 1.
-#include <algorithm>
+// Signed distance to the surface of the foreground, negative inside, in parts of a limit: -1 to 1. Measured between
+// centres of voxels. Unknown where hidden voxels are nearer than the surface that is seen, and than the limit.
 #include <cmath>
 
 #include "config/params.h"
-#include "kernels/edt.h"
-#include "targets/target.h"
+#include "targets/distances.h"
 
 namespace vox {
 namespace {
@@ -25,12 +24,19 @@ class SignedDistance : public Target {
   DType dtype() const override { return DType::kFloat32; }
 
   void make(const LabelPatch& patch, std::byte* out) const override {
-    auto* distance = reinterpret_cast<float*>(out);
-    const std::vector<uint8_t> mask = foreground_of(patch);
-    signed_distance_cpu(distance, mask.data(), patch.extent,
-                        {.spacing = options_.spacing ? patch.spacing : Spacing3{}, .limit_mm = options_.limit});
-    const auto limit = static_cast<float>(options_.limit);
-    for (int64_t i = 0; i < patch.extent.voxels(); ++i) distance[i] = std::clamp(distance[i] / limit, -1.0f, 1.0f);
+    const EdtOptions edt{.spacing = options_.spacing ? patch.spacing : Spacing3{}, .limit_mm = options_.limit};
+    const auto is_inside = [&](int64_t voxel) { return patch.seen(voxel).value_or(0) != 0; };
+    const auto is_outside = [&](int64_t voxel) { return patch.seen(voxel) == 0; };
+    const std::vector<float> to_inside = squared_distances_to(is_inside, patch.extent, edt),
+                             to_outside = squared_distances_to(is_outside, patch.extent, edt),
+                             to_hidden = squared_distances_to_hidden(patch, edt);
+    auto* value = reinterpret_cast<float*>(out);
+    for (size_t i = 0; i < to_hidden.size(); ++i) {
+      const bool inside = to_inside[i] == 0;
+      const float squared = inside ? to_outside[i] : to_inside[i];
+      const float part = std::sqrt(squared) / static_cast<float>(options_.limit);
+      value[i] = squared > to_hidden[i] ? kUnknownValue : inside ? -part : part;
+    }
   }
 
  private:

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +22,20 @@ struct LabelPatch {
   Extent3 extent;
   Spacing3 spacing;
   int64_t ignore_label = -1;
+  const uint8_t* mask = nullptr;  // 0 where a label says nothing; null: nowhere
 
+  std::optional<uint8_t> seen(int64_t voxel) const {  // what the label says; ignored and masked voxels say nothing
+    const bool counts = labels[voxel] != ignore_label && (mask == nullptr || mask[voxel] != 0);
+    return counts ? std::optional(labels[voxel]) : std::nullopt;
+  }
   uint8_t at(int64_t voxel) const {  // ignored voxels are background: losses leave them out themselves
     return labels[voxel] == ignore_label ? uint8_t{0} : labels[voxel];
   }
 };
+
+// What would depend on labels that the patch does not show, beyond its border or unlabelled: losses leave it out.
+constexpr int8_t kUnknown = -1;                                           // of kInt8
+constexpr float kUnknownValue = std::numeric_limits<float>::quiet_NaN();  // of kFloat32
 
 class Target {
  public:

@@ -1,5 +1,6 @@
 """The command line as it is promised: options that every command takes, exit statuses, and one sentence for a mistake."""
 import json
+import os
 import resource
 import shlex
 import subprocess
@@ -42,16 +43,44 @@ def test_a_wrong_command_line_is_one_line_and_status_2(voxloom, tmp_path, argume
     assert words in said and "--help" in said and len(said) < 300
 
 
+def test_an_option_with_commas_takes_one_word(voxloom, tmp_path):
+    voxloom("synth", "mitochondria", "--size", "12,14,16", tmp_path / "data", "--count", "1")
+    volume, = (tmp_path / "data" / "images").iterdir()
+    voxloom("convert", "--chunk", "8,8,8", volume, tmp_path / "a.zarr", "--codec", "zstd")
+    read, = json.loads(voxloom("bench", "io", "--box", "8,8,8", tmp_path / "a.zarr", "--count", "2", "--json").stdout)
+    assert read["median_ms"] > 0
+
+
+def test_names_that_are_not_utf8_are_told_in_json(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    odd = os.fsdecode(b"M\xfcller")
+    for kind in ("images", "labels"):
+        (tmp_path / kind / "case_002.npy").rename(tmp_path / kind / f"{odd}.npy")
+    volume = tmp_path / "labels" / f"{odd}.npy"
+    run = tmp_path / "runs" / odd
+    voxloom("train", recipe, "--run", run, "data.split=none", "training.max_epochs=1", "training.iterations_per_epoch=2")
+    for arguments in (["inspect", recipe, "data.split=none"], ["inspect", volume], ["doctor", recipe, "data.split=none"],
+                      ["bench", "io", volume], ["status"],
+                      ["evaluate", "--task", "segmentation", "--prediction", volume, "--reference", volume]):
+        result = voxloom(*arguments, "--json", check=False, cwd=tmp_path, errors="strict")
+        assert "M\ufffdller" in json.dumps(json.loads(result.stdout), ensure_ascii=False), arguments
+
+
 @pytest.mark.parametrize("kind", ["scroll", "dose", "mitochondria"])
 def test_synthetic_data_without_voxels_is_refused(voxloom, tmp_path, kind):
     assert "-1" in sentence(voxloom("synth", kind, "x", "--size", "-1", "--format", "tiff", check=False, cwd=tmp_path), 1)
+
+
+def test_synthetic_data_that_is_refused_leaves_nothing_behind(voxloom, tmp_path):
+    said = sentence(voxloom("synth", "dose", "x", "--size", "32", "--format", "openkbp", check=False, cwd=tmp_path), 1)
+    assert "128x128x128" in said and not (tmp_path / "x").exists()
 
 
 def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     (tmp_path / "empty").mkdir()
     for arguments, words in [([tmp_path / "images"], "voxloom init"), (["none.yaml"], "none.yaml"),
-                             ([recipe, "data.root=empty"], "data.root"), ([recipe, "model.architecture=unett"], "mean unet"),
+                             ([recipe, "data.root=empty"], "data.root"), ([recipe, "data.csv=t.csv"], "data.root"), ([recipe, "model.architecture=unett"], "mean unet"),
                              ([recipe, "loss.terms=[dice"], "loss.terms"), ([recipe, "data.train=[case_9]"], "case_9")]:
         assert words in sentence(voxloom("train", *arguments, check=False, cwd=tmp_path), 1)
     assert not (tmp_path / "runs").exists()

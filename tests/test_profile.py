@@ -1,5 +1,7 @@
 """voxloom profile: what it measures against what can be known otherwise, and causes that were planted."""
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import pytest
 
 from conftest import PROGRAM, REPOSITORY
 from plants import profile_plant, write_cases, write_recipe
+from processes import wait_until
 
 NAMES = {"storage", "decode", "preprocess", "cache", "augment", "threads", "oversubscription", "transfer",
          "gpu_bandwidth", "gpu_compute", "loss", "sync", "logging", "checkpoint"}
@@ -50,6 +53,26 @@ def test_the_document_its_trace_and_nothing_left_behind(voxloom, recipe, tmp_pat
     report = (tmp_path / "measured" / "report.html").read_text()
     bars = report[report.index('class="waterfall"'):]
     assert bars.index(">forward<") < bars.index(">backward<") < bars.index(">optimizer<"), "the order of a step"
+
+
+def test_what_says_which_data_is_no_change_to_be_compared(voxloom, recipe, tmp_path):
+    text = recipe.read_text()
+    recipe.write_text(text.replace(f"root: {tmp_path}", "root: /nowhere"))
+    assert recipe.read_text() != text
+    compared = profile(voxloom, recipe, f"data.root={tmp_path}", "data.batch_size=1", "--steps", 5)
+    assert compared["compared"]["ratio"] > 0
+    assert "compared" not in profile(voxloom, recipe, f"data.root={tmp_path}", "--steps", 5)
+
+
+def test_a_comparison_that_is_interrupted_leaves_nothing_behind(recipe, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    process = subprocess.Popen([PROGRAM, "profile", recipe, "data.batch_size=1", "--steps", "3"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path / "scratch")})
+    compares = lambda: any(path.name.startswith("voxloom-child") for path in (tmp_path / "scratch").iterdir())
+    assert wait_until(compares, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143 and not list((tmp_path / "scratch").iterdir())
 
 
 def test_the_loader_alone_and_the_step_alone(voxloom, recipe):

@@ -29,6 +29,13 @@ def test_a_recipe_is_accepted_as_it_is(voxloom, recipe):
     assert "trained parameters" in result.stdout, "no network can be made of it"
 
 
+@pytest.mark.parametrize("recipe", RECIPES, ids=named)
+def test_no_key_of_a_recipe_is_without_effect(voxloom, recipe):
+    findings = json.loads(voxloom("doctor", recipe, "--json", check=False).stdout)["recipe"]
+    found, = [finding for finding in findings if finding["name"] == "keys"]
+    assert found["verdict"] == "fine", found
+
+
 def test_every_folder_of_recipes_says_what_it_is():
     for folder in {path.parent for path in RECIPES} - {REPOSITORY / "recipes" / "demo"}:
         text = (folder / "README.md").read_text()
@@ -89,8 +96,8 @@ JOURNEYS = {  # recipe: data, overrides to toy size, split to predict, task, ref
                                             "deep_supervision: false}]"], "validation", "surface", "train_labels"),
     "openkbp_dose/reference": (patients, ["model.filters=1", "data.patch_size=64", "inference.window=128"], "validation",
                                "dose", "validation-pats"),
-    "openkbp_dose/best": (patients, ["model.filters=2,2", "data.patch_size=32", "inference.window=128"], "validation",
-                          "dose", "validation-pats"),
+    "openkbp_dose/best": (patients, ["model.filters=2,2", "model.strides=[[2,2,2],[2,2,2]]", "data.patch_size=32",
+                                     "inference.window=128"], "validation", "dose", "validation-pats"),
     "mitochondria/monai_unet": (lucchi, ["data.patch_size=16", "inference.window=48", "model.filters=2,4"], "test",
                                 "segmentation", "test_mito.h5"),
     "mitochondria/basic_unet": (lucchi, ["data.patch_size=16", "inference.window=48", "model.filters=2,2,2,2,2,2"],

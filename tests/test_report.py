@@ -312,6 +312,16 @@ def test_status_of_all_runs_here(voxloom, draw, living_run):
     assert killed.name in text
 
 
+def test_a_killed_run_was_at_work_until_its_last_heartbeat(voxloom, living_run):
+    record = json.loads((living_run / "run.json").read_text())
+    record["processes"][0].update(started=now(3 * 86400), start_ticks=1)
+    (living_run / "run.json").write_text(json.dumps(record))
+    status = json.loads((living_run / "status.json").read_text())
+    (living_run / "status.json").write_text(json.dumps({**status, "heartbeat": now(3 * 86400 - 300)}))
+    voxloom("report", living_run, "--output", living_run / "r.html")
+    assert "5 min 0 s" in (living_run / "r.html").read_text()
+
+
 def test_a_process_with_a_reused_number_is_not_alive(voxloom, living_run):
     record = json.loads((living_run / "run.json").read_text())
     record["processes"][0]["start_ticks"] += 1

@@ -1,6 +1,7 @@
 """A run that was stopped, by whatever means and with whatever threads, ends as one that never was."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -234,6 +235,28 @@ def test_a_validation_that_was_stopped_comes_first_when_the_run_goes_on(unbroken
     for split in ("train", "val"):
         assert [[row[name] for name in told] for row in rows(run, split)] == [
             [row[name] for name in told] for row in rows(judged, split)]
+
+
+def test_a_validation_whose_end_was_not_saved_is_told_once(unbroken, judged, voxloom, tmp_path):
+    """As if the process had been killed between two saves: one in the validation, and the one that follows it."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run, kept = tmp_path / "run", tmp_path / "kept"
+    process = start(unbroken / "recipe.yaml", run, *JUDGED, *SLOW)
+    assert wait_for_step(run, 5, process), process.stderr.read()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 143
+    shutil.copytree(run / "checkpoints", kept)
+    for _ in range(2):
+        shutil.rmtree(run / "checkpoints")
+        shutil.copytree(kept, run / "checkpoints")
+        voxloom("train", unbroken / "recipe.yaml", "--run", run, *JUDGED, "--force")
+    told = [accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0}).Reload()
+            for folder in (run, judged)]
+    for tag in ("train/loss", "train/epoch", "val/dice"):
+        assert [event.step for event in told[0].Scalars(tag)] == [event.step for event in told[1].Scalars(tag)], tag
+    for tag in told[1].Tags()["images"]:
+        assert [event.step for event in told[0].Images(tag)] == [event.step for event in told[1].Images(tag)], tag
+    assert [row["step"] for row in rows(run, "val")] == [row["step"] for row in rows(judged, "val")] == ["5", "10"]
 
 
 def test_a_stop_in_the_last_validation_leaves_a_run_that_is_not_finished(unbroken, voxloom, tmp_path):

@@ -84,5 +84,14 @@ def test_text_comes_back(events):
 def test_files_cut_back_are_still_valid(events):
     cut = events("cut")
     assert [event.step for event in cut.Scalars("train/loss")] == list(range(1, 8))
-    assert cut.Tags()["images"] == [] and cut.Tags()["scalars"] == ["train/loss"]
+    assert sorted(cut.Tags()["scalars"]) == ["train/epoch", "train/loss", "val/dice"]
+    assert cut.Tags()["images"] == ["val/s-1"]
     assert "config/text_summary" in cut.Tags()["tensors"]
+
+
+def test_what_ends_an_open_epoch_is_cut_with_it(events):
+    cut = events("open")
+    steps = {tag: [event.step for event in cut.Scalars(tag)] for tag in cut.Tags()["scalars"]}
+    assert steps == {"train/loss": list(range(1, 11)), "val/dice": [5], "train/epoch": [5]}
+    assert [event.step for event in cut.Images("val/s-1")] == [5]
+    assert [event.step for event in cut.Images("slices/s-1")] == [10] and cut.Histograms("gradients/conv")[0].step == 10

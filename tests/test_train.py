@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tifffile
 import torch
 import yaml
 from dynamic_network_architectures.architectures.unet import PlainConvUNet
+from processes import none_is_left, start_program  # noqa: F401
 from safetensors.torch import load_file, save_file
 from training import checkpoint, dice, record, rows, tensors, write_training
 
@@ -164,6 +166,22 @@ def test_a_rehearsal_leaves_nothing_behind_and_tells_the_times(voxloom, draw, tm
     assert not (tmp_path / "runs").exists()
     result = voxloom("train", "--fast-dev-run", recipe, "training.max_epochs=7", cwd=tmp_path)
     assert "median of 10" in result.stdout
+
+
+def test_a_rehearsal_that_is_interrupted_says_so(draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    process = start_program("train", recipe, "--fast-dev-run", "1000000")
+    assert "step 3" in next(line for line in process.stderr if line.startswith("step 3"))
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "steps that fit" in said
+
+
+def test_without_progress_nothing_but_warnings_is_said(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    said = voxloom("train", recipe, "--run", tmp_path / "run", "monitor.progress=off", "training.max_epochs=2",
+                   "training.iterations_per_epoch=2", "validation.mode=sliding_window", "inference.window=16")
+    assert all(line.startswith("warning: ") for line in said.stderr.splitlines()), said.stderr
 
 
 def test_a_dry_run_prints_a_recipe_that_reads_back_to_itself(voxloom, draw, tmp_path):

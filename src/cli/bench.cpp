@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "io/format.h"
 #include "train/learner.h"
 
@@ -38,7 +39,7 @@ void print_results(const json& results, bool as_json) {
     return;
   }
   if (as_json) {
-    std::cout << results.dump(2) << '\n';
+    std::cout << json_text(results);
     return;
   }
   for (const json& result : results) {
@@ -120,6 +121,7 @@ void define_io(CLI::App& command) {
   command.add_option("path", options->paths, "Volumes to read, each opened and read whole every time")->required();
   command.add_option("--box", options->box, "Z,Y,X: read boxes of this size at random places, not the whole")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
   command.add_option("--count", options->count, "Boxes to read every time")->check(CLI::PositiveNumber);
   command.add_option("--seed", options->seed, "Where the boxes lie");

@@ -35,17 +35,18 @@ void check_loss(const Options& options) {
   std::vector<std::string> terms = check_loss_terms(options);
   for (const TargetOptions& target : targets_of(options.loss)) {
     const std::unique_ptr<Target> made = make_target(target);
-    const bool values = made->channels() > 1 || made->dtype() != DType::kUInt8;
+    const bool values = made->channels() > 1 || !is_integer(made->dtype());
     for (const LossTerm& term : options.loss.terms)
-      VOX_CHECK(!values || term.name != "cross_entropy" || term.target != target.name,
-                "loss.terms: cross_entropy is for classes, of which a voxel has one, but the target ", target.name,
+      VOX_CHECK(!values || !find_loss(term.name).needs_classes || term.target != target.name, "loss.terms: ", term.name,
+                " is for classes, of which a voxel has one, but the target ", target.name,
                 " has a volume for each channel; use bce, focal or dice");
   }
   const DataOptions& data = options.data;
   const bool validates =
       options.validation.every > 0 && data.split != "none" && (data.split != "explicit" || !data.validation.empty());
   const bool open = options.loss.terms.empty() && options.model.out_channels == 0;
-  if (open && data.target != "regression") terms.push_back("cross_entropy");  // it depends on the labels
+  if (open && data.target != "regression")
+    terms.push_back(default_terms(data, 2).back().name);  // it depends on the labels
   if (validates) check_metric(options, terms);
 }
 

@@ -208,7 +208,9 @@ void define(CLI::App& command) {
   command.add_option("input", arguments->input, "volume to read: PATH or PATH:DATASET")->required();
   command.add_option("output", arguments->output, "volume to write; its suffix says the format")->required();
   command.add_option("--dtype", arguments->dtype, "type to store real values in, rounded to nearest");
-  command.add_option("--chunk", arguments->chunk, "Z,Y,X in voxels of what is packed together")->delimiter(',');
+  command.add_option("--chunk", arguments->chunk, "Z,Y,X in voxels of what is packed together")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--codec", arguments->codec, "none, lzw, deflate, ...: what the format knows");
   command.add_option("--orientation", arguments->orientation, "keep, or RAS: turn the axes by the file's affine");
   command.add_option("--postprocess", arguments->postprocess,

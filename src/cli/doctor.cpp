@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/shell_word.h"
 #include "cli/torch_version.h"
 #include "config/config.h"
@@ -90,7 +91,7 @@ void run(const Arguments& arguments) {
   if (arguments.as_json) {
     ordered_json out{{"verdict", name_of(overall)}, {"machine", to_json(of_machine)}};
     if (has_recipe) out["recipe"] = to_json(of_recipe);
-    std::cout << out.dump(2) << '\n';
+    std::cout << json_text(out);
   } else {
     print("This machine", of_machine);
     if (has_recipe) print(arguments.config, of_recipe);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/json_text.h"
 
 namespace vox::cli {
 namespace {
@@ -66,7 +67,7 @@ void print_json(const MetricEntry& metric, const Results& results, const Scores&
   nlohmann::ordered_json json{{"cases", nlohmann::json::object()}, {"mean", to_json(metric, mean)}};
   for (const auto& [id, scores] : results.cases) json["cases"][id] = to_json(metric, scores);
   if (!results.failures.empty()) json["failures"] = results.failures;
-  std::cout << json.dump(2) << '\n';
+  std::cout << json_text(json);
 }
 
 void print_table(const MetricEntry& metric, const Results& results, const Scores& mean) {

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/inspect_volume.h"
+#include "cli/json_text.h"
 #include "io/orientation.h"
 
 namespace vox::cli {
@@ -115,7 +116,7 @@ void run(const InspectRequest& request) {
   ThreadPool pool(available_cpus());
   const VolumeFacts facts = facts_of(request.name, pool);
   if (request.as_json)
-    std::cout << to_json(facts).dump(2) << '\n';
+    std::cout << json_text(to_json(facts));
   else
     print(facts);
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/inspect.h"
+#include "cli/json_text.h"
 #include "cli/make_data.h"
 #include "config/config.h"
 #include "io/format.h"
@@ -140,7 +141,7 @@ void inspect_config(const InspectRequest& request) {
   const Store store(dataset, data, pool);
   const ordered_json facts = to_json(store, data);
   if (request.as_json)
-    std::cout << facts.dump(2) << '\n';
+    std::cout << json_text(facts);
   else
     print(facts, !data.preprocess.empty());
 }

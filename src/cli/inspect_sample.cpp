@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/inspect.h"
+#include "cli/json_text.h"
 #include "cli/make_data.h"
 #include "config/config.h"
 #include "pipeline/pipeline.h"
@@ -134,7 +135,7 @@ void inspect_sample(const InspectRequest& request) {
   ordered_json facts = to_json(info, id, drawn);
   facts["labels"] = label_counts(batch);
   if (request.as_json)
-    std::cout << facts.dump(2) << '\n';
+    std::cout << json_text(facts);
   else
     print(facts);
   if (!request.picture.empty()) std::cerr << "wrote " << request.picture << '\n';

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "config/config.h"
 #include "io/format.h"
 #include "losses/loss.h"
@@ -204,7 +205,7 @@ void print_json(const Listing& listing) {
       rows.push_back(std::move(object));
     }
   }
-  std::cout << rows.dump(2) << '\n';
+  std::cout << json_text(rows);
 }
 
 std::string markdown_cell(const std::string& text, bool is_code) {

@@ -16,6 +16,7 @@
 #include "cli/torch_version.h"
 #include "config/device_name.h"
 #include "report/foreign_error.h"
+#include "train/signals.h"
 
 namespace vox::cli {
 
@@ -150,6 +151,8 @@ int run(int argc, char** argv) {
     return app.exit(version);
   } catch (const CLI::RuntimeError& ended) {  // a run that a signal ended, its state saved
     return ended.get_exit_code();
+  } catch (const Interrupted& interrupted) {
+    return 128 + interrupted.signal;
   } catch (const CLI::ParseError& error) {
     return report_command_line(app, error);
   } catch (const Error& error) {

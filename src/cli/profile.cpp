@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/make_data.h"
 #include "cli/profile_on.h"
 #include "cli/profile_output.h"
@@ -68,17 +69,15 @@ std::vector<std::string> with(std::vector<std::string> words, const std::vector<
   return words;
 }
 
-// Two recipes, or one with and without its changes.
+// Two recipes, or one with and without its changes, on the same data.
 std::optional<CompareRequest> wanted_comparison(const Arguments& arguments, const Words& words) {
   if (arguments.alone || arguments.data_only || arguments.no_data) return std::nullopt;
-  const std::vector<std::string> first{words.recipes.front()};
-  CompareRequest request{.first = first, .second = with(first, words.overrides), .device = arguments.device};
-  if (words.recipes.size() == 2) {
-    request.first = with(first, words.overrides);
-    request.second = with({words.recipes.back()}, words.overrides);
-  } else if (words.overrides.empty()) {
-    return std::nullopt;
-  }
+  std::vector<std::string> of_both = words.overrides;
+  if (words.recipes.size() == 1) std::erase_if(of_both, [](const std::string& text) { return !says_which_data(text); });
+  if (words.recipes.size() == 1 && of_both.size() == words.overrides.size()) return std::nullopt;
+  CompareRequest request{.first = with({words.recipes.front()}, of_both),
+                         .second = with({words.recipes.back()}, words.overrides),
+                         .device = arguments.device};
   request.warm_cache = arguments.warm_cache;
   if (arguments.steps > 0) request.seconds = 6;
   return request;
@@ -115,9 +114,9 @@ void run(const Arguments& arguments) {
   json document = to_json(profile);
   if (!trace.empty()) document["trace"] = trace;
   if (compared) document["compared"] = to_json(*compared);
-  if (!arguments.run.empty()) leave_in_folder(arguments.run, "profile.json", document.dump(2) + "\n");
+  if (!arguments.run.empty()) leave_in_folder(arguments.run, "profile.json", json_text(document));
   if (arguments.as_json) {
-    std::cout << document.dump(2) << '\n';
+    std::cout << json_text(document);
     return;
   }
   if (comparison) std::cout << join(comparison->second, " ") << '\n';

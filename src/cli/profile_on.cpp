@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "cli/json_text.h"
 #include "measure/gpu_predict.h"
 
 namespace vox::cli {
@@ -87,7 +88,7 @@ std::string prediction_text(const RecipePrediction& recipe) {
 void print_prediction(const Options& options, const std::string& gpu, bool as_json) {
   const RecipePrediction recipe =
       predict_recipe(options, gpu == "all" ? known_gpus() : std::vector<GpuSpec>{find_gpu(gpu)});
-  std::cout << (as_json ? document_of(recipe).dump(2) + "\n" : prediction_text(recipe));
+  std::cout << (as_json ? json_text(document_of(recipe)) : prediction_text(recipe));
 }
 
 }  // namespace vox::cli

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "report/machine.h"
 #include "report/run_folder.h"
 
@@ -157,7 +158,7 @@ void print(const std::vector<RunView>& views, const StatusOptions& options) {
   if (options.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const RunView& view : views) list.push_back(to_json(view));
-    std::cout << list.dump(2) << '\n';
+    std::cout << json_text(list);
     return;
   }
   if (views.empty()) std::cout << "There is no run under ./runs.\n";

@@ -59,7 +59,7 @@ void define(CLI::App& command) {
   command.add_option("kind", arguments->kind, "scroll, dose or mitochondria")->required();
   command.add_option("output", arguments->output, "folder to fill")->required();
   command.add_option("--count", arguments->count, "how many volumes")->check(CLI::PositiveNumber);
-  command.add_option("--size", arguments->size, "Z,Y,X in voxels")->delimiter(',');
+  command.add_option("--size", arguments->size, "Z,Y,X in voxels")->delimiter(',')->allow_extra_args(false);
   command.add_option("--seed", arguments->seed, "which data");
   command.add_option("--thickness", arguments->thickness,
                      "of a section of mitochondria, in widths of a voxel: 6 is 30 nm sections of 5 nm pixels");

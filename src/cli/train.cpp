@@ -18,6 +18,7 @@
 #include "train/follower.h"
 #include "train/learner.h"
 #include "train/predict_run.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace vox::cli {
@@ -75,6 +76,12 @@ ResumeRequest resume_request(const Arguments& arguments) {
   return request;
 }
 
+bool goes_on(const Arguments& arguments) {  // from a checkpoint
+  if (arguments.resume != "auto") return arguments.resume != "never";
+  return RunFolder::is_run(arguments.run) &&
+         fs::exists(CheckpointFolder(RunFolder::open(arguments.run).checkpoints()).last());
+}
+
 std::string command_line(const Arguments& arguments) {
   std::string line = "voxloom train";
   for (const std::string& word : arguments.words) line += " " + shell_word(word);
@@ -123,7 +130,9 @@ void run_rehearsal(TrainRequest request, int64_t steps) {
   request.run = folder.path() / "run";
   request.resume.mode = ResumeMode::kNever;
   request.config.options.monitor.report = false;
-  print_rehearsal(rehearse(request, steps));
+  const RehearsalReport report = rehearse(request, steps);
+  if (report.steps > 0) print_rehearsal(report);
+  if (report.stop_signal != 0) throw Interrupted{report.stop_signal};
 }
 
 // Of a run's own settings prediction takes other values for these alone.
@@ -166,7 +175,9 @@ void run(const Arguments& arguments) {
   const Words words = sort_words(arguments);
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
-  check_settings(request.config.options);  // what is wrong is said now, not after the data was read or days of training
+  Options checked = request.config.options;
+  if (goes_on(arguments)) checked.model.weights.clear();  // they are in its checkpoints, and the file may be gone
+  check_settings(checked);  // what is wrong is said now, not after the data was read or days of training
   for (const auto& [key, reason] : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back(key + " has no effect: " + reason);
   if (!arguments.follow.empty()) return follow({request.config, arguments.follow, arguments.device});

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/make_data.h"
 #include "cli/profile_output.h"
 #include "cli/report.h"
@@ -155,7 +156,7 @@ void run(Arguments arguments) {
   const TuneResult result = tune_recipe(request);
   const std::string yaml = tuned_yaml(request, result, arguments.output.empty() ? "tuned.yaml" : arguments.output);
   if (!arguments.output.empty() && !request.ablate) write_file(arguments.output, yaml);
-  const std::string document = result_json(result, yaml).dump(2) + "\n";
+  const std::string document = json_text(result_json(result, yaml));
   if (!arguments.run.empty()) leave_in_folder(arguments.run, "tune.json", document);
   if (arguments.as_json)
     std::cout << document;
@@ -172,6 +173,7 @@ void define(CLI::App& command) {
   command.add_option("--minutes", request.minutes, "time for all trials")->check(CLI::PositiveNumber);
   command.add_option("--allow", arguments->allow, "batch,precision,patch: what may change though the result does too")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember({"batch", "precision", "patch"}));
   CLI::Option* plan =
       command

@@ -98,6 +98,7 @@ void Child::write_line(const std::string& line) {
 }
 
 bool Child::pump(double seconds) {
+  if (const int signal = signals_.stop_signal(); signal != 0) throw Interrupted{signal};
   std::array<pollfd, 2> ends{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};
   if (poll(ends.data(), ends.size(), static_cast<int>(seconds * 1e3)) <= 0) return out_ >= 0 || err_ >= 0;
   std::array<char, 65536> bytes{};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "measure/scratch_folder.h"
+#include "train/signals.h"
 
 namespace vox {
 
@@ -28,7 +29,7 @@ struct ChildResult {
   int64_t peak_bytes = 0;
 };
 
-class Child {  // ended with its owner, at the latest
+class Child {  // ended with its owner, at the latest; a signal to this process is Interrupted where it waits
  public:
   explicit Child(const std::vector<std::string>& arguments);
   ~Child();
@@ -45,6 +46,7 @@ class Child {  // ended with its owner, at the latest
   void close_input();
   int64_t resident_bytes() const;
 
+  SignalWatch signals_;
   ScratchFolder scratch_{"child"};
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, err_ = -1;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <istream>
 #include <ostream>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/overrides.h"
 #include "measure/child.h"
 #include "measure/profile_run.h"
 #include "train/trainer.h"
@@ -94,6 +96,16 @@ double take_turn(Child& child, int64_t steps) {
 
 }  // namespace
 
+bool says_which_data(const std::string& override_text) {
+  static const std::set<std::string> kKeys{
+      "data.root",       "data.images",       "data.label",      "data.mask",     "data.csv",
+      "data.id_column",  "data.group_column", "data.cases",      "data.split",    "data.split_column",
+      "data.split_seed", "data.train",        "data.validation", "data.test",     "data.folds",
+      "data.cache_dir",  "training.fold",     "model.file",      "model.weights", "extends"};
+  const std::string key = parse_override(override_text).first;
+  return kKeys.contains(key) || key.starts_with("data.synth");
+}
+
 void serve_turns(const ProfileRequest& request, std::istream& in, std::ostream& out) {
   const ScratchFolder folder("profile");
   TurnServer server(request, in, out);
@@ -103,6 +115,7 @@ void serve_turns(const ProfileRequest& request, std::istream& in, std::ostream& 
 }
 
 Comparison compare_recipes(const CompareRequest& request) {
+  const SignalWatch signals;  // of both
   Child first(turn_arguments(request.first, request));
   const int64_t first_steps = steps_of_turn(answer_of(first), request.seconds);  // alone, for its first steps too
   Child second(turn_arguments(request.second, request));

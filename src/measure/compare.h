@@ -29,6 +29,10 @@ struct CompareRequest {
 };
 Comparison compare_recipes(const CompareRequest& request);
 
+// Whether an override says which data there are and where they lie. It is then no change to be measured: without it
+// there may be nothing to train on.
+bool says_which_data(const std::string& override_text);
+
 // The child's side: answers every line with a number of steps on `in` by the milliseconds they took on `out`.
 void serve_turns(const ProfileRequest& request, std::istream& in, std::ostream& out);
 

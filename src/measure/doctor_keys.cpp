@@ -39,6 +39,12 @@ constexpr SwitchedOff kSwitchedOff[] = {
      "only training.schedule: plateau waits"},
     {"training.one_cycle_peak", [](const Options& o) { return o.training.schedule != "one_cycle"; },
      "only training.schedule: one_cycle has a peak"},
+    {"training.gamma",
+     [](const Options& o) {
+       return o.training.schedule != "step" && o.training.schedule != "multistep" && o.training.schedule != "plateau";
+     },
+     "only training.schedule: step, multistep and plateau lower the rate by it"},
+    {"training.ema_warmup", [](const Options& o) { return o.training.ema == 0; }, "training.ema is 0"},
     {"training.warmup_start",
      [](const Options& o) { return o.training.warmup_steps == 0 && o.training.schedule != "warmup_cosine"; },
      "training.warmup_steps is 0"},
@@ -54,7 +60,8 @@ constexpr SwitchedOff kSwitchedOff[] = {
      "only data.split: column reads one"},
     {"data.foreground_fraction", [](const Options& o) { return o.data.sampler != "foreground"; },
      "only data.sampler: foreground centres patches"},
-    {"data.minimum_labelled", [](const Options& o) { return o.data.sampler != "labelled"; },
+    {"data.minimum_labelled",
+     [](const Options& o) { return o.data.sampler != "labelled" && o.data.minimum_labelled > 0; },
      "only data.sampler: labelled looks at it"},
     {"data.pad_value", [](const Options& o) { return o.data.padding == "edge" || o.data.padding == "reflect"; },
      "data.padding takes the volume's own values"},
@@ -81,12 +88,21 @@ bool is_on(const std::vector<OptionDifference>& changed, const std::string& tran
   });
 }
 
+// Whether it is the preset, or `enabled` of a transform that is on.
+bool switches_on(const std::string& key, const AugmentationOptions& options,
+                 const std::vector<OptionDifference>& changed) {
+  const std::vector<std::string> parts = split(key, '.');
+  const bool of_transform = parts.size() == 3 && parts[0] == "augmentation" && parts[2] == "enabled";
+  return (key == "augmentation.preset" && options.preset != "none") || (of_transform && is_on(changed, parts[1]));
+}
+
 }  // namespace
 
 std::vector<KeyWithoutEffect> keys_without_effect(const Config& config) {
   std::vector<KeyWithoutEffect> found;
   const std::vector<OptionDifference> changed = differences(Options{}, config.options);
   for (const KeyReport& key : config.keys) {
+    if (key.inherited) continue;  // nobody can unset what a recipe extends
     if (key.use == KeyUse::kNoEffect) {
       constexpr std::string_view kSaid = "has no effect: ";
       found.push_back({key.key, key.note.starts_with(kSaid) ? key.note.substr(kSaid.size()) : key.note});
@@ -94,7 +110,9 @@ std::vector<KeyWithoutEffect> keys_without_effect(const Config& config) {
     }
     for (const SwitchedOff& rule : kSwitchedOff)
       if (key.key == rule.key && rule.off(config.options)) found.push_back({key.key, rule.reason});
-    if (const std::string transform = transform_of(key.key); !transform.empty() && !is_on(changed, transform))
+    if (!config.options.augmentation.enabled && switches_on(key.key, config.options.augmentation, changed))
+      found.push_back({key.key, "augmentation.enabled is false"});
+    else if (const std::string transform = transform_of(key.key); !transform.empty() && !is_on(changed, transform))
       found.push_back({key.key, concat("augmentation.", transform, ".enabled is off")});
   }
   for (const auto& [key, reason] : ignored_model_options(config.options.model)) found.push_back({key, reason});

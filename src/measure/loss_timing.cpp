@@ -16,6 +16,7 @@
 #include "kernels/cuda.h"
 #include "losses/loss.h"
 #include "targets/target.h"
+#include "train/device_batch.h"
 #include "train/graph_step.h"
 #include "train/learner.h"
 
@@ -49,7 +50,7 @@ at::Tensor random_values(at::IntArrayRef sizes, uint64_t seed, double spread) {
 
 at::Tensor make_extra(const TargetOptions& options, const at::Tensor& labels, const Extent3& extent) {
   const std::unique_ptr<Target> target = make_target(options);
-  const at::ScalarType type = target->dtype() == DType::kUInt8 ? at::kByte : at::kFloat;
+  const at::ScalarType type = scalar_type(target->dtype());
   const at::Tensor made = at::empty({labels.size(0), target->channels(), extent.z, extent.y, extent.x}, type);
   for (int64_t n = 0; n < labels.size(0); ++n) {
     const LabelPatch patch{

@@ -56,8 +56,9 @@ StepModel::StepModel(const Profile& profile, const Options& options) {
   const auto per_step = static_cast<double>(record.micro_batch * record.accumulation);
   if (!queue_.sample_ms.empty()) work_ms_ *= per_step / static_cast<double>(queue_.sample_ms.size());
   cpus_ = static_cast<double>(record.cpus);
-  crowded_ms_ = crowded_ms(profile);
   data_cpu_ms_ = std::max(0.0, work_ms_ - record.sums.storage_wait_ms / steps);
+  crowded_ms_ = crowded_ms(profile);
+  if (!record.alone_ms) crowded_ms_ = std::min(crowded_ms_, data_cpu_ms_);  // other processes take CPUs too
   for (const auto& [name, stage] : record.sums.background) other_cpu_ms_ += stage.cpu_ms / steps;
   // The process's CPU time also holds samples that were begun before or ended after what was measured: the step itself
   // is not charged with more than its threads can use meanwhile.

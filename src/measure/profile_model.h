@@ -21,7 +21,6 @@ class StepModel {
  public:
   StepModel(const Profile& profile, const Options& options);
   double predict(const WhatIf& change) const;
-  double sample_work_ms() const { return work_ms_; }  // of a step, all threads together
 
  private:
   double raw(const WhatIf& change) const;

@@ -58,6 +58,16 @@ TEST(StepModel, AStepThatStoodAsideForItsSamplesDoesSoNoLonger) {
   EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 20}), 5, 0.05);
 }
 
+TEST(StepModel, SamplesAreNotBlamedForTheCpusThatOtherProcessesTook) {
+  Profile profile = bound_by_samples();
+  profile.record.sums.sample_ms.assign(2 * kSteps, 0.05);
+  profile.record.sums.steps.assign(kSteps, StageTable{{"backward", {1, 100, 60}}});
+  profile.record.cpu_ms = 60.1 * kSteps;
+  profile.step_ms = profile.own_ms = 100;
+  profile.data_wait_ms = 0;
+  EXPECT_NEAR(StepModel(profile, {}).predict({.data_ms_saved = 0.1}), 100, 0.2);
+}
+
 TEST(StepModel, AStepThatWasTimedWithoutItsSamplesTakesThatOnceTheyCostNothing) {
   Profile profile = bound_by_samples();
   profile.own_ms = 5;

@@ -24,6 +24,7 @@
 #include "report/gpu_monitor.h"
 #include "report/machine.h"
 #include "train/learner.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace vox {
@@ -378,7 +379,8 @@ StepRecord record_steps(const ProfileRequest& request) {
   train_request.probe = StepProbe{.after_step = [&](const ProbedStep& step) { return watch.after_step(step); },
                                   .losses = request.losses,
                                   .same_batch = [&] { return watch.same_batch(); }};
-  train(train_request);
+  if (const TrainOutcome outcome = train(train_request); outcome.exit_status != 0)
+    throw Interrupted{outcome.exit_status - 128};
   StepRecord record = watch.take();
   if (request.details && record.details.steps > 0)
     record.details.ceilings =

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "config/write.h"
 #include "measure/tune_trials.h"
 
 namespace vox {
@@ -73,7 +74,8 @@ std::string tuned_yaml(const TuneRequest& request, const TuneResult& result, con
       text += concat("\n# ", result.chosen[i], ": ", result.evidence[i]);
     return concat(text, "\n", to_yaml(measured));
   }
-  text += concat("\nextends: ", fs::relative(fs::absolute(request.recipe), folder).string(), "\n");
+  text +=
+      concat("\nextends: ", flow_text(scalar_tree(fs::relative(fs::absolute(request.recipe), folder).string())), "\n");
   std::map<std::string, std::vector<std::string>> sections;
   const auto add_line = [&](const std::string& key, const std::string& value) {
     const size_t dot = key.find('.');

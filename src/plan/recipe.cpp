@@ -317,7 +317,7 @@ void write_nnunet_training(RecipeText& out, const Plan& plan) {
 
 void write_training(RecipeText& out, const Plan& plan) {
   out.section("training");
-  out.line("max_epochs", "100", "A start. iterations_per_epoch: 6h would fit the run into six hours.");
+  out.line("max_epochs", "100", "A start. iterations_per_epoch: 5m would make each of them five minutes long.");
   out.line("iterations_per_epoch", plan.regression ? "auto" : "250");
   out.line("optimizer", "adamw", "Little to tune; --like nnunet has the trainer of nnU-Net instead.");
   out.line("lr", "0.001");

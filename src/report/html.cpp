@@ -61,9 +61,11 @@ ReportRun load_report_run(const RunFolder& run, const std::vector<ConfigurationR
   if (!loaded.trained) return loaded;
   loaded.record = read_record(run);
   // A run that still says "running" long after its process is gone was killed; the report says so too.
-  if (loaded.record.state == RunState::kRunning && !is_alive(loaded.record, read_status(run))) {
+  const std::optional<RunStatus> status = read_status(run);
+  if (loaded.record.state == RunState::kRunning && !is_alive(loaded.record, status)) {
     loaded.record.state = RunState::kFailed;
     loaded.record.reason = "killed";
+    close_killed(loaded.record, status);
   }
   if (fs::exists(run.metrics())) loaded.metrics = read_metrics(run.metrics());
   if (fs::exists(run.config())) loaded.configuration = read_file(run.config());

@@ -100,4 +100,14 @@ void clear_stop(const RunFolder& run) {
     throw_system_error("remove", run.stop_request().string(), errno);
 }
 
+void close_killed(RunRecord& record, const std::optional<RunStatus>& status) {
+  for (RunProcess& process : record.processes) {
+    if (!process.ended.empty()) continue;
+    process.how = "killed";
+    if (!status) continue;
+    process.ended = status->heartbeat;
+    if (process.first_step != 0) process.last_step = std::max(process.last_step, status->step);
+  }
+}
+
 }  // namespace vox

@@ -81,6 +81,8 @@ void write_status(const RunFolder& run, const RunStatus& status);
 
 // True while the last process of the run lives: by its number on this machine, by its heartbeat on another.
 bool is_alive(const RunRecord& record, const std::optional<RunStatus>& status);
+// A process that was killed could not say so. The heartbeat knows how far it came, to about a second.
+void close_killed(RunRecord& record, const std::optional<RunStatus>& status);
 
 enum class StopRequest { kNone, kAtStep, kAtEpoch };
 void request_stop(const RunFolder& run, StopRequest at);

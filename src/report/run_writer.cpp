@@ -25,17 +25,6 @@ std::string busy_sentence(const RunFolder& run) {
                 run.path().string(), "`, or give another --run.");
 }
 
-// A process that was killed could not say so. The heartbeat knows how far it came, to about a second.
-void close_killed(RunRecord& record, const std::optional<RunStatus>& status) {
-  for (RunProcess& process : record.processes) {
-    if (!process.ended.empty()) continue;
-    process.how = "killed";
-    if (!status) continue;
-    process.ended = status->heartbeat;
-    if (process.first_step != 0) process.last_step = std::max(process.last_step, status->step);
-  }
-}
-
 }  // namespace
 
 RunWriter::RunWriter(const RunFolder& folder, const RunFacts& facts) : folder_(folder) {

@@ -9,11 +9,13 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "report/machine.h"
 #include "report/png.h"
 #include "report/wire.h"
@@ -123,7 +125,7 @@ EventWriter::EventWriter(const fs::path& folder) {
 
 void EventWriter::scalar(const std::string& tag, double value, int64_t step) {
   std::string message;
-  wire::bytes(message, kTag, tag);
+  wire::bytes(message, kTag, utf8(tag));
   wire::real(message, kSimpleValue, static_cast<float>(value));
   write_event(event_with(message, step));
 }
@@ -134,14 +136,14 @@ void EventWriter::image(const std::string& tag, const Image& image, int64_t step
   wire::integer(picture, 2, image.width);
   wire::integer(picture, 3, image.channels);
   wire::bytes(picture, 4, encode_png(image));
-  wire::bytes(message, kTag, tag);
+  wire::bytes(message, kTag, utf8(tag));
   wire::bytes(message, kImage, picture);
   write_event(event_with(message, step));
 }
 
 void EventWriter::histogram(const std::string& tag, std::span<const float> values, int64_t step) {
   std::string message;
-  wire::bytes(message, kTag, tag);
+  wire::bytes(message, kTag, utf8(tag));
   wire::bytes(message, kHisto, histogram_message(values));
   write_event(event_with(message, step));
 }
@@ -154,7 +156,7 @@ void EventWriter::text(const std::string& tag, const std::string& markdown, int6
   wire::integer(tensor, 1, kString);
   wire::bytes(tensor, 2, shape);
   wire::bytes(tensor, 8, markdown);
-  wire::bytes(message, kTag, tag + "/text_summary");
+  wire::bytes(message, kTag, utf8(tag) + "/text_summary");
   wire::bytes(message, kTensor, tensor);
   wire::bytes(message, kMetadata, text_plugin());
   write_event(event_with(message, step));
@@ -172,39 +174,56 @@ void EventWriter::flush() {
 
 namespace {
 
-std::optional<uint64_t> read_varint(const std::string& bytes, size_t& place) {
+std::optional<uint64_t> take_varint(std::string_view& rest) {
   uint64_t value = 0;
-  for (int shift = 0; shift < 64 && place < bytes.size(); shift += 7) {
-    const uint8_t byte = static_cast<uint8_t>(bytes[place++]);
+  for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
+    const uint8_t byte = static_cast<uint8_t>(rest.front());
+    rest.remove_prefix(1);
     value |= static_cast<uint64_t>(byte & 0x7f) << shift;
     if (byte < 0x80) return value;
   }
   return std::nullopt;
 }
 
-// The step of an event is among its first fields; anything that cannot be understood counts as step 0 and is kept.
-int64_t step_of_event(const std::string& event) {
-  size_t place = 0;
-  while (place < event.size()) {
-    const std::optional<uint64_t> key = read_varint(event, place);
-    if (!key) return 0;
-    const auto kind = static_cast<wire::Kind>(*key & 7);
-    if (*key >> 3 == kStep && kind == wire::Kind::kVarint)
-      return static_cast<int64_t>(read_varint(event, place).value_or(0));
-    if (kind == wire::Kind::kFixed64) {
-      place += 8;
-    } else if (kind == wire::Kind::kFixed32) {
-      place += 4;
-    } else if (kind == wire::Kind::kBytes) {
-      place += read_varint(event, place).value_or(event.size());
-    } else if (!read_varint(event, place)) {
-      return 0;
-    }
+struct Field {
+  uint64_t number = 0;
+  uint64_t value = 0;      // of a varint
+  std::string_view bytes;  // of anything else
+};
+
+std::optional<Field> take_field(std::string_view& rest) {  // nothing at the end, or where it cannot be understood
+  const std::optional<uint64_t> key = take_varint(rest);
+  if (!key) return std::nullopt;
+  Field field{.number = *key >> 3, .value = 0, .bytes = {}};
+  const auto kind = static_cast<wire::Kind>(*key & 7);
+  const bool counted = kind == wire::Kind::kVarint || kind == wire::Kind::kBytes;
+  const std::optional<uint64_t> number = counted ? take_varint(rest) : kind == wire::Kind::kFixed64 ? 8 : 4;
+  if (!number) return std::nullopt;
+  if (kind == wire::Kind::kVarint) {
+    field.value = *number;
+    return field;
   }
-  return 0;
+  if (*number > rest.size()) return std::nullopt;
+  field.bytes = rest.substr(0, *number);
+  rest.remove_prefix(*number);
+  return field;
 }
 
-void cut_file_after(const fs::path& path, int64_t step) {
+Field first_field(std::string_view message, uint64_t number) {  // an empty one where there is none
+  while (const std::optional<Field> field = take_field(message))
+    if (field->number == number) return *field;
+  return {};
+}
+
+bool lies_beyond(std::string_view event, int64_t step, bool open) {
+  const auto own_step = static_cast<int64_t>(first_field(event, kStep).value);
+  if (own_step != step || !open) return own_step > step;
+  const std::string_view value = first_field(first_field(event, kSummary).bytes, 1).bytes;
+  const std::string_view tag = first_field(value, kTag).bytes;
+  return tag.starts_with(kValidationTag) || tag == kEpochTag;
+}
+
+void cut_file_after(const fs::path& path, int64_t step, bool open) {
   const std::string bytes = read_file(path);
   std::string kept;
   for (size_t place = 0; place + kFrameHead + kFrameTail <= bytes.size();) {
@@ -212,7 +231,7 @@ void cut_file_after(const fs::path& path, int64_t step) {
     std::memcpy(&length, bytes.data() + place, sizeof(length));
     if (length > bytes.size() - place - kFrameHead - kFrameTail) break;
     const size_t whole = kFrameHead + static_cast<size_t>(length) + kFrameTail;
-    if (step_of_event(bytes.substr(place + kFrameHead, static_cast<size_t>(length))) <= step)
+    if (!lies_beyond(std::string_view(bytes).substr(place + kFrameHead, static_cast<size_t>(length)), step, open))
       kept.append(bytes, place, whole);
     place += whole;
   }
@@ -221,11 +240,11 @@ void cut_file_after(const fs::path& path, int64_t step) {
 
 }  // namespace
 
-void cut_events_after(const fs::path& folder, int64_t step) {
+void cut_events_after(const fs::path& folder, int64_t step, bool open) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with(kFilePrefix)) files.push_back(entry.path());
-  for (const fs::path& path : files) cut_file_after(path, step);
+  for (const fs::path& path : files) cut_file_after(path, step, open);
 }
 
 }  // namespace vox

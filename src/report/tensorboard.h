@@ -34,7 +34,10 @@ class EventWriter {
   std::unique_ptr<std::FILE, CloseFile> file_;
 };
 
-// Rewrites the event files of `folder` without what lies beyond `step`; half a record at a file's end goes too.
-void cut_events_after(const std::filesystem::path& folder, int64_t step);
+inline constexpr const char* kValidationTag = "val/";    // scores and pictures begin with it
+inline constexpr const char* kEpochTag = "train/epoch";  // written after them, at the same step
+// Rewrites the event files of `folder` without what lies beyond `step`; half a record at a file's end goes too. With
+// `open` what ends the epoch of this step goes too, its validation first: it will come again.
+void cut_events_after(const std::filesystem::path& folder, int64_t step, bool open = false);
 
 }  // namespace vox

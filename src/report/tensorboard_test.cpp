@@ -35,6 +35,11 @@ void write_example(const fs::path& folder) {
   for (int i = -50; i <= 50; ++i) values.push_back(0.25f * static_cast<float>(i));
   values.push_back(std::numeric_limits<float>::quiet_NaN());
   writer.histogram("gradients/conv", values, 10);
+  for (int64_t step = 5; step <= 15; step += 5) {
+    writer.scalar("val/dice", 0.5, step);
+    writer.image("val/s-1", side_by_side(small_strip()), step);
+    writer.scalar("train/epoch", static_cast<double>(step) / 5, step);
+  }
   writer.text("config", "| key | value |\n|---|---|\n| a | b |", 0);
   writer.flush();
 }
@@ -45,6 +50,8 @@ TEST(TensorBoard, FilesForTheReaderOfTensorBoard) {
   write_example(fs::path(output) / "whole");
   write_example(fs::path(output) / "cut");
   cut_events_after(fs::path(output) / "cut", 7);
+  write_example(fs::path(output) / "open");
+  cut_events_after(fs::path(output) / "open", 10, /*open=*/true);
 }
 
 TEST(TensorBoard, CuttingBackTwiceIsCuttingBackOnce) {

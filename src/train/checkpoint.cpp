@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "nets/weights.h"
+#include "train/precision.h"
+#include "train/state.h"
 
 namespace vox {
 namespace {
@@ -44,8 +46,10 @@ class TensorsByName {
     VOX_CHECK(found != by_name_.end(), file_.path.string(), " has no tensor ", name,
               ": it comes from another network or optimizer");
     const TensorToStore& stored = *found->second;
-    VOX_CHECK(target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name,
-              " has the shape ", at::IntArrayRef(stored.shape), " where ", target.sizes(), " is expected");
+    VOX_CHECK(
+        target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name, " has the shape ",
+        at::IntArrayRef(stored.shape), " where ", target.sizes(),
+        " is expected; it comes from a network of other widths: name another --run, and its weights as model.weights");
     target.copy_(view_of(stored));
   }
 
@@ -155,6 +159,17 @@ void write_snapshot(const CheckpointFolder& folder, Snapshot snapshot, Metadata 
   folder.write(metadata, stored, links);
 }
 
+namespace {
+
+// Only 16-mixed scales its loss; where it is new, or is left, what the file says of it is another precision's.
+bool is_of_other_precision(const std::string& name, const CheckpointFile& file, const Optimizer& optimizer) {
+  if (name != "loss_scale" && name != "growth_tracker") return false;
+  const Options before = options_of(file.metadata, file.path.string());
+  return (parse_precision(before.training.precision) == Precision::k16Mixed) != optimizer.scales_loss();
+}
+
+}  // namespace
+
 void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
   const TensorsByName tensors(file);
@@ -169,6 +184,7 @@ void restore(const CheckpointFile& file, ParameterSet& parameters, Optimizer& op
       tensors.copy_to(tensor, "optimizer." + name);
       continue;
     }
+    if (is_of_other_precision(name, file, optimizer)) continue;
     const auto value = file.metadata.find("optimizer." + name);
     VOX_CHECK(value != file.metadata.end(), file.path.string(), " does not say optimizer.", name);
     tensor.fill_(std::stod(value->second));

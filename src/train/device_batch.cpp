@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 namespace vox {
-namespace {
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
@@ -31,6 +30,8 @@ at::ScalarType scalar_type(DType dtype) {
   }
   throw Error(concat("internal error: a batch of type ", name_of(dtype)), Fault::kBug);
 }
+
+namespace {
 
 at::Tensor view_of_slot(const BatchArray& array) {
   const std::vector<int64_t>& s = array.shape;

@@ -11,6 +11,8 @@
 
 namespace vox {
 
+at::ScalarType scalar_type(DType dtype);  // of an array of a batch
+
 struct DeviceBatch {
   at::Tensor image;
   Targets targets;

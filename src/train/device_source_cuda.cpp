@@ -22,10 +22,6 @@ at::TensorOptions bytes_on(const at::Device& device) {
   return at::TensorOptions(device).dtype(at::kByte);
 }
 
-at::ScalarType scalar_of(DType dtype) {
-  return dtype == DType::kUInt8 ? at::kByte : dtype == DType::kBFloat16 ? at::kBFloat16 : at::kFloat;
-}
-
 // Volumes of the training cases, whole and in their stored type.
 class ResidentVolumes {
  public:
@@ -86,6 +82,7 @@ void export_tensors(const DeviceBatch& made, const std::string& folder) {
     if (!tensor.defined()) return;
     kept.push_back(tensor.to(at::kCPU).contiguous());
     const DType dtype = tensor.scalar_type() == at::kByte       ? DType::kUInt8
+                        : tensor.scalar_type() == at::kChar     ? DType::kInt8
                         : tensor.scalar_type() == at::kBFloat16 ? DType::kBFloat16
                                                                 : DType::kFloat32;
     batch.arrays[name] = {.dtype = dtype,
@@ -165,7 +162,7 @@ class DeviceSource {
       BatchArray array{.dtype = spec.dtype,
                        .shape = {request.micro_batch, spec.channels, patch.z, patch.y, patch.x},
                        .channels_last = spec.channels_last};
-      const auto options = at::TensorOptions(device_).dtype(scalar_of(spec.dtype));
+      const auto options = at::TensorOptions(device_).dtype(scalar_type(spec.dtype));
       const at::Tensor tensor = spec.channels_last ? at::empty(array.shape, options, at::MemoryFormat::ChannelsLast3d)
                                                    : at::empty(array.shape, options);
       array.data = static_cast<std::byte*>(tensor.data_ptr());

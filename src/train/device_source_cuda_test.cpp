@@ -135,7 +135,7 @@ TEST_F(DeviceSourceTest, TargetsAreMadeFromTheHostsLabel) {
 }
 
 // The scroll recipe's patch: how quickly batches come when nothing else runs, and what the caller's thread pays.
-TEST_F(DeviceSourceTest, TimeOfABatch) {
+TEST_F(DeviceSourceTest, DISABLED_TimeOfABatch) {
   for (int i = 0; i < 4; ++i) write_case(i, {160, 224, 224});
   options_.data.patch_size = {72, 136, 136};
   ThreadPool pool(8);

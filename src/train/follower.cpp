@@ -125,14 +125,16 @@ void follow(const FollowRequest& request) {
                                   : std::map<std::string, std::string>{};
     recall_kernel_choices(cache_folder(options.data.cache_dir), known);
   }
-  Learner learner = make_learner(options, *store, device);
+  Options network = options;
+  if (checkpoint) network.model.weights.clear();  // where it began; the file may be gone
+  Learner learner = make_learner(network, *store, device);
   if (checkpoint) restore(*checkpoint, learner.network->parameters(), *learner.optimizer);
   checkpoint.reset();
 
   const int64_t samples = samples_of_step(options);
   if (device.is_cuda()) {
-    const WarmUp warm =
-        warm_up({learner, store, options, device, start.step * samples, start.micro_batch, threads.data});
+    const WarmUp warm = warm_up(
+        {learner, store, options, device, start.step * samples, start.micro_batch, threads.data, start.end_step});
     VOX_CHECK(warm.micro_batch == start.micro_batch, "this GPU has less free memory than the first one; ", warm.shrunk);
   }
   const TrainingSource data = training_source(

@@ -22,7 +22,12 @@ namespace {
 
 bool wants_classes(const LossOptions& loss) {
   return std::any_of(loss.terms.begin(), loss.terms.end(),
-                     [](const LossTerm& term) { return term.name == "cross_entropy"; });
+                     [](const LossTerm& term) { return find_loss(term.name).needs_classes; });
+}
+
+// One channel tells 0 from everything else.
+bool tells_foreground(const std::vector<int64_t>& values) {
+  return values.size() < 2 || (values.size() == 2 && std::find(values.begin(), values.end(), 0) != values.end());
 }
 
 int64_t out_channels(const Options& options, const std::vector<int64_t>& label_values) {
@@ -31,8 +36,7 @@ int64_t out_channels(const Options& options, const std::vector<int64_t>& label_v
   std::erase(named, options.data.ignore_label);
   int64_t largest = 1;
   for (const int64_t value : label_values) largest = std::max(largest, value);
-  const bool binary = (named.empty() ? label_values : named).size() <= 2 && !wants_classes(options.loss);
-  if (binary) return 1;
+  if (tells_foreground(named.empty() ? label_values : named) && !wants_classes(options.loss)) return 1;
   return named.empty() ? largest + 1 : static_cast<int64_t>(named.size());
 }
 
@@ -226,7 +230,8 @@ WarmUp warm_up(const WarmUpRequest& request) {
       Batch host;
       for (int round = 0; round <= request.rounds && pipeline->next(host); ++round) {
         const auto start = Clock::now();
-        const std::vector<int64_t> steps = round == 0 ? request.learner.loss->fullest_steps() : std::vector<int64_t>{0};
+        const std::vector<int64_t> steps =
+            round == 0 ? request.learner.loss->fullest_steps(request.end_step) : std::vector<int64_t>{0};
         for (const int64_t step : steps) runner.rehearse(to_device(host, request.device), step);
         if (round > 0) seconds.push_back(seconds_since(start));  // the first one also makes plans and buffers
       }

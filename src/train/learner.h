@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,8 +65,9 @@ struct WarmUp {
   double step_s = 0;   // of a whole step without its optimizer
   std::string shrunk;  // what to say where the micro-batch had to be halved; else empty
 };
-// Runs forward and backward without changing a weight, terms that start later included: finds the micro-batch that fits
-// into the memory of a GPU. Then how long a step takes, with the terms of the first.
+// Runs forward and backward without changing a weight, with all terms that the run will have: finds the micro-batch
+// that fits into the memory of a GPU. Then how long a step takes, with the terms of the first.
+constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();  // that is known yet
 struct WarmUpRequest {
   Learner& learner;
   std::shared_ptr<Store> store;
@@ -74,7 +76,8 @@ struct WarmUpRequest {
   int64_t first_sample = 0;
   int64_t micro_batch = 0;  // to begin with
   int data_threads = 1;
-  int rounds = 1;  // timed ones
+  int64_t end_step = kNoEnd;  // of the run
+  int rounds = 1;             // timed ones
 };
 WarmUp warm_up(const WarmUpRequest& request);
 

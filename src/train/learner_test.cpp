@@ -61,14 +61,14 @@ class OutOfMemory : public ::testing::Test {
     write_file(path, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + values);
   }
 
-  WarmUp warm_up_with_room_for(int64_t room) {
+  WarmUp warm_up_with_room_for(int64_t room, int64_t end_step = kNoEnd) {
     ThreadPool pool(1);
     const auto store = std::make_shared<Store>(make_dataset(options_.data, 0, 1), options_.data, pool);
     Learner learner = make_learner(options_, *store, at::kCPU);
     auto hungry = std::make_unique<Hungry>(std::move(learner.network), room);
     Hungry& network = *hungry;
     learner.network = std::move(hungry);
-    const WarmUp result = warm_up({learner, store, options_, at::kCPU, 0, options_.data.batch_size});
+    const WarmUp result = warm_up({learner, store, options_, at::kCPU, 0, options_.data.batch_size, 1, end_step});
     asked_ = network.asked;
     computed_.clear();
     for (size_t i = 0; i < options_.loss.terms.size(); ++i)
@@ -106,12 +106,16 @@ TEST_F(OutOfMemory, SaysNothingWhereTheBatchFits) {
   EXPECT_TRUE(result.shrunk.empty());
 }
 
-TEST_F(OutOfMemory, TermsThatStartLaterAreRehearsedToo) {
+TEST_F(OutOfMemory, TermsThatStartBeforeTheEndAreRehearsedToo) {
   options_.loss.terms.push_back(options_.loss.terms.front());
   options_.loss.terms.back().start_step = 1000;
   options_.loss.terms.back().every = 16;
   warm_up_with_room_for(8);
   EXPECT_THAT(computed_, ::testing::ElementsAre(true, true));
+  warm_up_with_room_for(8, 1001);
+  EXPECT_THAT(computed_, ::testing::ElementsAre(true, true));
+  warm_up_with_room_for(8, 1000);  // the run ends before it starts
+  EXPECT_THAT(computed_, ::testing::ElementsAre(true, false));
 }
 
 TEST_F(OutOfMemory, IsAnErrorWhereASmallerBatchWouldLearnOtherwise) {

@@ -91,6 +91,10 @@ at::Tensor Optimizer::scaled(const at::Tensor& loss) const {
   return impl_->state.dynamic_scale ? loss * impl_->state.scalars.loss_scale : loss;
 }
 
+bool Optimizer::scales_loss() const {
+  return impl_->state.dynamic_scale;
+}
+
 void Optimizer::step() {
   if (impl_->on_cpu) return update_cpu(impl_->state);
   if constexpr (cuda::kCompiledIn) update_cuda(impl_->state);

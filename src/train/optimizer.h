@@ -25,6 +25,8 @@ class Optimizer {
   void set_lr(double lr);                           // for the next step; never waits for the device
   at::Tensor scaled(const at::Tensor& loss) const;  // times the loss scale: what backward() starts from
 
+  bool scales_loss() const;  // 16-mixed
+
   // From the collected gradients: unscale, norm, clip, update, average, shadows, loss scale.
   void step();
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/cuda_test_effort.h"
+#include "base/drawn_seed.h"
 #include "base/error.h"
 #include "train/optimizer.h"
 #include "train/optimizer_update.h"
@@ -19,11 +20,6 @@ namespace {
 
 bool skip() {
   return !torch::cuda::is_available();
-}
-
-int64_t drawn_seed() {
-  const char* given = std::getenv("VOXLOOM_SEED");
-  return given ? std::atoll(given) : static_cast<int64_t>(std::random_device()() % 100000);
 }
 
 // Both compute the same operations without contraction, so that nearly always no bit differs; what may is the last
@@ -272,7 +268,7 @@ TEST(OptimizerCuda, TakesLittleMoreThanTheMovedBytesNeed) {
       const double step = milliseconds_of([&] { optimizer.step(); });
       const double collect = milliseconds_of([&] {
         leave();
-        parameters.zero_grads(ParameterSet::ZeroGrads::kRelease);
+        parameters.zero_grads();
         leave();
         parameters.collect_grads();
       });

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/file.h"
@@ -31,14 +32,16 @@ struct Trained {
   ModelOptions model;
   TrainState state;
   std::unique_ptr<Network> network;
+  bool imported = false;  // without a run: nobody knows its loss
 };
 
-// A member of an ensemble whose training cases had other statistics than the first member's, by which windows come
-// normalised: other folds of a zscore over the data set.
+// A member of an ensemble of which some had training cases with other statistics than the first, by which windows come
+// normalised: other folds of a zscore over the data set. What lies outside of the volume is not a number in such a
+// window, and becomes what each member was trained with.
 class Renormalised : public Network {
  public:
-  Renormalised(std::unique_ptr<Network> inner, const Statistics& from, const Statistics& to)
-      : inner_(std::move(inner)) {
+  Renormalised(std::unique_ptr<Network> inner, const Statistics& from, const Statistics& to, double outside)
+      : inner_(std::move(inner)), outside_(outside) {
     std::vector<float> factors, offsets;
     for (size_t i = 0; i < from.size(); ++i) {
       factors.push_back(static_cast<float>(from[i][1] / to[i][1]));
@@ -49,7 +52,7 @@ class Renormalised : public Network {
     offsets_ = at::tensor(offsets).to(device).view({1, -1, 1, 1, 1});
   }
   std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext& context) override {
-    return inner_->forward(image * factors_ + offsets_, context);
+    return inner_->forward((image * factors_ + offsets_).nan_to_num_(outside_), context);
   }
   Extent3 divisor() const override { return inner_->divisor(); }
   ParameterSet& parameters() override { return inner_->parameters(); }
@@ -58,12 +61,14 @@ class Renormalised : public Network {
 
  private:
   std::unique_ptr<Network> inner_;
+  double outside_;
   at::Tensor factors_, offsets_;
 };
 
 // A file of `weights import`: the network's options, and a recipe without a run.
 Trained load_imported(const SafetensorsFile& file, const PredictRequest& request, const at::Device& device) {
   Trained trained{file.path(), options_of(file.metadata(), file.path()), model_options(file.metadata()), {}, nullptr};
+  trained.imported = true;
   trained.network = make_network_on(device, trained.model, trained.options.training);
   load_weights(*trained.network, file);
   if (request.say) request.say(concat("imported weights of ", file.path(), " (", trained.model.architecture, ")"));
@@ -119,6 +124,20 @@ void use_statistics_of_training(Trained& trained) {
   steps.back().params.members.emplace_back("std", list_tree(deviations));
 }
 
+// Where members were normalised by statistics of their own. Imported weights have none.
+void normalise_apart(std::vector<Trained>& all) {
+  const Statistics first = all.front().state.input_statistics;
+  const auto differs = [&](const Trained& one) {
+    return one.state.input_statistics != first && one.state.input_statistics.size() == first.size();
+  };
+  if (std::none_of(all.begin(), all.end(), differs)) return;
+  for (Trained& one : all) {
+    const Statistics& own = differs(one) ? one.state.input_statistics : first;
+    one.network = std::make_unique<Renormalised>(std::move(one.network), first, own, one.options.data.pad_value);
+  }
+  all.front().options.data.pad_value = std::numeric_limits<double>::quiet_NaN();
+}
+
 std::vector<Trained> load_all(const PredictRequest& request, const at::Device& device) {
   std::vector<fs::path> models;
   if (path_exists(request.model))
@@ -134,12 +153,6 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
   use_statistics_of_training(all.front());
   const bool own_input = std::none_of(request.overrides.begin(), request.overrides.end(),
                                       [](const std::string& text) { return text.starts_with("data.preprocess"); });
-  const Statistics first = all.front().state.input_statistics;
-  for (Trained& one : all) {
-    const Statistics& own = one.state.input_statistics;  // imported weights have none
-    if (own_input && own != first && own.size() == first.size())
-      one.network = std::make_unique<Renormalised>(std::move(one.network), first, own);
-  }
   Options& options = all.front().options;
   options.system.num_cpus = options.system.compute_threads = 0;  // of the machine that predicts, not that trained
   for (const std::string& text : request.overrides) {
@@ -148,6 +161,7 @@ std::vector<Trained> load_all(const PredictRequest& request, const at::Device& d
   }
   if (!request.overrides.empty())
     options = parse_config(to_yaml(options), fs::current_path(), request.overrides).options;
+  if (own_input) normalise_apart(all);
   return all;
 }
 
@@ -221,16 +235,23 @@ void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest
   }
 }
 
-// Channels that no label was compared with (boundaries, affinities, distances) are no classes. Imported weights have no
-// loss.
+// Channels that no label was compared with (boundaries, affinities, distances) are no classes.
 void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
   decode.class_values = trained.state.class_values;
-  if (trained.options.loss.terms.empty()) return;
+  if (trained.imported && trained.options.loss.terms.empty()) return;
   const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
   const LossSet::LabelChannels of_label = loss.label_channels();
   if (!of_label.channels.empty() || trained.model.out_channels > 1) decode.label_channels = of_label.channels;
+  decode.softmax = of_label.softmax;
+  decode.boundary_channels = loss.channels_against("boundary");
+  decode.affinity_channels = loss.channels_against("affinity");
   decode.value_channels = loss.value_channels();
+  decode.tanh_channels = loss.tanh_channels();
   if (of_label.foreground && decode.class_values.size() != 2) decode.class_values.clear();
+  if (of_label.values.empty()) return;
+  decode.class_values = of_label.values;
+  decode.background_channel = of_label.values.front() == 0;
+  if (!decode.background_channel) decode.class_values.insert(decode.class_values.begin(), 0);
 }
 
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
@@ -285,8 +306,10 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   at::set_num_threads(first.options.system.compute_threads > 0 ? threads.compute : threads.cpus);
   Dataset dataset = wanted_cases(request, first);
   tell_of_trained_cases(all, request, dataset);
+  PredictOptions options = predict_options(request, first);
   std::vector<PredictedCase> result;
   for (Case& one : dataset.cases) {
+    require_other_file(options, one);
     result.push_back({one.id, one.label, {}});
     one.label.clear();  // not needed here, and may be missing
     if (first.options.inference.mask != "case") one.mask.clear();
@@ -294,8 +317,8 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   DataOptions data = first.options.data;
   data.label.clear();
   data.mask.clear();
+  data.stage_dir.clear();  // each volume is read once
   ThreadPool pool(threads.cpus);
-  PredictOptions options = predict_options(request, first);
   options.fingerprint = fingerprint_of(all, request, device);
   options.leaves_out_bad_cases = !request.split.empty() && data.on_bad_case == "skip";
   PredictProgress progress{.say = request.say, .window = request.window};

@@ -42,19 +42,23 @@ void keep_curves(const RunFolder& run, const fs::path& aside) {
   fs::copy_file(run.metrics(), aside / run.metrics().filename(), none);
 }
 
-// The old checkpoints stay where `auto` does not look, and their curves with them: starting anew must not cost what is
-// there.
-void set_aside(const RunFolder& run) {
-  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;
-  const fs::path aside = next_aside(run);
-  fs::rename(run.checkpoints(), aside);
-  keep_curves(run, aside);
-}
-
 std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
   std::optional<FoundCheckpoint> found = newest_intact(CheckpointFolder(RunFolder::open(run).checkpoints()));
   VOX_CHECK(found, "the run ", run.string(), " has no checkpoint yet");
   return found;
+}
+
+// Scores by one measure say nothing of those by another, nor does what a schedule remembers of what another one does.
+void forget_what_changed(const Options& before, const Options& now, ResumePoint& point) {
+  TrainState& state = point.state;
+  const ValidationOptions &old = before.validation, &wanted = now.validation;
+  point.judged_otherwise = old.metric != wanted.metric || old.better != wanted.better || old.mode != wanted.mode;
+  if (point.judged_otherwise || before.training.schedule != now.training.schedule) state.schedule = {};
+  if (!point.judged_otherwise) return;
+  if (state.best_score) point.notes.push_back("scores are not those of before: the next validation counts as the best");
+  state.best_score.reset();
+  state.best_step = 0;
+  state.validations_without_gain = 0;
 }
 
 // A run may hold files of another history, with the same steps.
@@ -87,20 +91,24 @@ bool name_best(const CheckpointFolder& folder, const TrainState& state) {
 
 }  // namespace
 
+void set_aside(const RunFolder& run) {
+  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;
+  const fs::path aside = next_aside(run);
+  fs::rename(run.checkpoints(), aside);
+  keep_curves(run, aside);
+}
+
 bool is_harmless(const std::string& key) {
   if (key.starts_with("monitor.") || key.starts_with("system.")) return true;
-  constexpr std::array kHarmless{"data.num_workers", "data.prefetch_factor", "data.cache_gb",
-                                 "data.cache_dir",   "data.cache_days",      "data.stage_dir",
-                                 "data.placement",   "training.save_every",  "training.keep_last"};
+  constexpr std::array kHarmless{"data.num_workers",   "data.prefetch_factor", "data.cache_gb",  "data.cache_dir",
+                                 "data.cache_days",    "data.stage_dir",       "data.placement", "training.save_every",
+                                 "training.keep_last", "model.weights"};
   return std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end();
 }
 
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options) {
-  if (request.mode == ResumeMode::kNever) {
-    set_aside(run);
-    return std::nullopt;
-  }
+  if (request.mode == ResumeMode::kNever) return std::nullopt;
   std::optional<FoundCheckpoint> found;
   if (request.mode == ResumeMode::kFile)
     found = fs::is_directory(request.file) ? newest_of(request.file)
@@ -108,7 +116,7 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   else
     found = newest_intact(CheckpointFolder(run.checkpoints()));
   if (!found) return std::nullopt;
-  ResumePoint point{std::move(found->file), {}, {}};
+  ResumePoint point{.file = std::move(found->file), .state = {}, .notes = {}};
   const std::string path = point.file.path.string();
   point.state = state_of(point.file.metadata, path);
   for (const std::string& damaged : found->damaged)
@@ -118,6 +126,7 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
   const std::string changes = check_configuration(before, options, request.force);
   if (!changes.empty()) point.notes.push_back(changes);
   if (before.data.batch_size != options.data.batch_size) point.state.micro_batch = 0;  // it was a part of the other
+  forget_what_changed(before, options, point);
   if (request.mode == ResumeMode::kAuto && point.state.best_score && point.state.best_step == point.state.step)
     CheckpointFolder(run.checkpoints()).mend_best(point.file.path);
   return point;

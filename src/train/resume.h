@@ -26,16 +26,20 @@ struct ResumePoint {
   CheckpointFile file;
   TrainState state;
   std::vector<std::string> notes;  // damaged files that were passed over, changed options: to be said
+  bool judged_otherwise = false;   // validations have another measure now: `state` has forgotten its best
 };
 
 // Absent: start from nothing. Error shows the differences where the configuration changed in a way that matters.
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options);
 
-// For a run that goes on at `state` from a file that was named. Checkpoints of its own that it goes back behind, and a
-// `best` that is not the one of `state`, are kept where `auto` does not look: else the next start would take up what
-// this one leaves. `best` then names the file of the best score; where none is left, `state` forgets the score. Returns
-// what to say.
+// For a run that starts anew: its checkpoints stay where `auto` does not look, and their curves with them.
+void set_aside(const RunFolder& run);
+
+// For a run that goes on at `state`, from a file that was named or with another measure. Checkpoints of its own that it
+// goes back behind, and a `best` that is not the one of `state`, are kept where `auto` does not look: else the next
+// start would take up what this one leaves. `best` then names the file of the best score; where none is left, `state`
+// forgets the score. Returns what to say.
 std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state);
 
 // What to say where the machine or torch's threads are not those of the checkpoint; empty: they are.

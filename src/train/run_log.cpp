@@ -2,8 +2,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "report/html.h"
@@ -39,25 +41,48 @@ std::optional<double> wait_fraction(const LoggedStep& logged) {
   return *wait / logged.step_s;
 }
 
+constexpr const char* kBadSteps = "bad_steps.jsonl";
+
+void cut_bad_steps_after(const fs::path& path, int64_t step) {
+  if (!fs::exists(path)) return;
+  std::istringstream lines(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json bad = nlohmann::json::parse(line, nullptr, false);
+    if (bad.is_object() && bad.value("step", int64_t{0}) <= step) kept += line + "\n";
+  }
+  write_file(path, kept);
+}
+
 }  // namespace
 
 RunLog::RunLog(RunWriter& writer, const Options& options, const std::vector<std::string>& terms)
     : writer_(writer),
       options_(options),
-      metrics_(writer.folder().metrics(), extra_columns(terms)),
+      columns_(extra_columns(terms)),
       quiet_(options.monitor.progress == "off"),
       progress_(progress_options(options.monitor.progress)),
       rss_gb_(resident_gb()) {}
 
 void RunLog::resume_after(int64_t step, bool epoch_open) {
-  metrics_.cut_after(step, epoch_open);
-  cut_events_after(writer_.folder().path(), step);
+  metrics_ = std::make_unique<MetricsWriter>(writer_.folder().metrics(), columns_);
+  metrics_->cut_after(step, epoch_open);
+  cut_bad_steps_after(writer_.folder().path() / kBadSteps, step);
+  cut_events_after(writer_.folder().path(), step, epoch_open);
   drop_slices_after(writer_.folder(), length_.steps_per_epoch > 0 ? step / length_.steps_per_epoch : 0);
   if (options_.monitor.tensorboard) events_ = std::make_unique<EventWriter>(writer_.folder().path());
 }
 
 void RunLog::loading(const std::string& what, int64_t bytes_done, int64_t bytes_total, double seconds) {
   if (!quiet_) progress_.loading({what, bytes_done, bytes_total, seconds});
+}
+
+void RunLog::validating(int64_t done, int64_t total) {
+  if (!quiet_) progress_.validating(done, total);
+}
+
+void RunLog::flush() {
+  if (events_) events_->flush();
 }
 
 void RunLog::say(const std::string& line) {
@@ -129,7 +154,7 @@ void RunLog::step(const LoggedStep& logged) {
   row.set("gpu_temp_c", reading_.temperature_c);
   row.set("gpu_power_w", reading_.power_w);
   row.set("host_rss_gb", rss_gb_);
-  metrics_.write(row);
+  metrics_->write(row);
   if (!events_) return;
   for (const auto& [name, value] : row.values) events_->scalar("train/" + name, value, logged.step);
 }
@@ -145,13 +170,13 @@ void RunLog::validation(int64_t step, const std::vector<std::pair<std::string, d
   MetricsRow row{step, length_.epoch_of(step), "val", {}};
   for (const auto& [name, value] : scores) {
     row.set(name, value);
-    if (events_) events_->scalar("val/" + name, value, step);
+    if (events_) events_->scalar(kValidationTag + name, value, step);
   }
-  metrics_.write(row);
+  metrics_->write(row);
   for (SliceStrip& strip : strips) {
     strip.epoch = length_.epoch_of(step);
     save_slice_strip(writer_.folder(), strip);
-    if (events_) events_->image("val/" + strip.case_id, side_by_side(strip), step);
+    if (events_) events_->image(kValidationTag + strip.case_id, side_by_side(strip), step);
   }
 }
 
@@ -165,20 +190,20 @@ void RunLog::epoch(EpochSummary summary, int64_t step) {
   writer_.log(epoch_line(summary));
   if (!quiet_) progress_.epoch(summary);
   if (!events_) return;
-  events_->scalar("train/epoch", static_cast<double>(summary.epoch), step);
-  events_->flush();
+  events_->scalar(kEpochTag, static_cast<double>(summary.epoch), step);
+  flush();
 }
 
 void RunLog::bad_step(const BadStep& bad) {
   const nlohmann::json line{{"step", bad.step}, {"what", bad.what}, {"samples", bad.samples}, {"cases", bad.cases}};
-  std::ofstream file(writer_.folder().path() / "bad_steps.jsonl", std::ios::app);
+  std::ofstream file(writer_.folder().path() / kBadSteps, std::ios::app);
   file << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   warn(concat("step ", bad.step, ": ", bad.what, " is not finite; the step changed nothing (cases ",
               join(bad.cases, ", "), "; bad_steps.jsonl has the sample numbers)"));
 }
 
 void RunLog::finish() {
-  if (events_) events_->flush();
+  flush();
   progress_.clear();
   if (!options_.monitor.report) return;
   std::vector<ConfigurationRow> rows;

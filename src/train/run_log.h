@@ -50,7 +50,8 @@ class RunLog {
 
   void set_length(const RunLength& length) { length_ = length; }
   void watch_gpu(int device) { gpu_ = std::make_unique<GpuWatch>(monitor_of(device)); }
-  // Cuts what lies beyond; where the epoch of that step is open, its validation too.
+  // Before the first step. Cuts what lies beyond; where the epoch of that step is open, what ends it too: its
+  // validation comes again.
   void resume_after(int64_t step, bool epoch_open);
 
   void loading(const std::string& what, int64_t bytes_done, int64_t bytes_total, double seconds);
@@ -59,7 +60,8 @@ class RunLog {
   void tick(int64_t step);              // every step: the bar and the status, as often as they want it
   void step(const LoggedStep& logged);  // every monitor.log_every steps
   void phase(const std::string& name, int64_t step);
-  void validating(int64_t done, int64_t total) { progress_.validating(done, total); }
+  void validating(int64_t done, int64_t total);
+  void flush();  // what TensorBoard is to see, before a checkpoint: a run that is killed goes on from there
   void validation(int64_t step, const std::vector<std::pair<std::string, double>>& scores,
                   std::vector<SliceStrip> strips);
   void histogram(const std::string& name, std::span<const float> values, int64_t step);
@@ -74,7 +76,8 @@ class RunLog {
   RunWriter& writer_;
   Options options_;
   RunLength length_;
-  MetricsWriter metrics_;
+  std::vector<std::string> columns_;  // of metrics.csv, beyond those of every run
+  std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<EventWriter> events_;
   bool quiet_ = false;
   Progress progress_;

@@ -25,10 +25,12 @@ struct Watched {
 };
 const std::array<Watched, 4> kWatched{{{SIGINT, on_stop}, {SIGTERM, on_stop}, {SIGUSR1, on_save}, {SIGHUP, SIG_IGN}}};
 std::array<struct sigaction, 4> former;
+int watches = 0;
 
 }  // namespace
 
 SignalWatch::SignalWatch() {
+  if (watches++ > 0) return;
   asked_to_stop = 0;
   asked_to_save = 0;
   for (size_t i = 0; i < kWatched.size(); ++i) {
@@ -41,6 +43,7 @@ SignalWatch::SignalWatch() {
 }
 
 SignalWatch::~SignalWatch() {
+  if (--watches > 0) return;
   for (size_t i = 0; i < kWatched.size(); ++i) sigaction(kWatched[i].number, &former[i], nullptr);
 }
 

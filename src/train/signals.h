@@ -4,7 +4,7 @@
 
 namespace vox {
 
-class SignalWatch {  // one at a time; the former handlers come back with its end
+class SignalWatch {  // the former handlers come back with the end of the outermost
  public:
   SignalWatch();
   ~SignalWatch();
@@ -13,6 +13,12 @@ class SignalWatch {  // one at a time; the former handlers come back with its en
 
   int stop_signal() const;   // 0: none came
   bool take_save_request();  // true once for each time SIGUSR1 came since
+};
+
+// Thrown where a signal ends what has nothing to save. No std::exception: nobody but `main` catches it, which ends with
+// 128 + the signal.
+struct Interrupted {
+  int signal;
 };
 
 }  // namespace vox

@@ -64,7 +64,7 @@ Options share_of(Options options) {
 // What the processes share. Followed by two areas of `numbers` floats for each of them: while one is being read, the
 // next sum may be written to the other.
 struct Team::Table {
-  int64_t count, step, micro_batch, numbers, compute_threads;
+  int64_t count, step, end_step, micro_batch, numbers, compute_threads;
   char checkpoint[4096];
   TeamKey key;
   std::atomic<bool> over;
@@ -92,6 +92,7 @@ std::unique_ptr<Team> Team::lead(int count, const TeamStart& start, const Starte
   Table* const table = team->table_ = new (memory) Table();
   table->count = count;
   table->step = table->allowed = start.step;
+  table->end_step = start.end_step;
   table->micro_batch = start.micro_batch;
   table->numbers = start.numbers;
   table->compute_threads = start.compute_threads;
@@ -134,7 +135,7 @@ Team::~Team() {
 }
 
 TeamStart Team::start() const {
-  return {table_->step,       table_->micro_batch,     table_->numbers, table_->compute_threads,
+  return {table_->step,       table_->end_step,        table_->micro_batch, table_->numbers, table_->compute_threads,
           table_->checkpoint, table_->key != TeamKey{}};
 }
 

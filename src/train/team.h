@@ -27,7 +27,7 @@ int64_t samples_of_step(const Options& options);  // of all processes together
 Options share_of(Options options);                // with the threads and the memory that one process may take
 
 struct TeamStart {  // what followers are told before the first step
-  int64_t step = 0, micro_batch = 0;
+  int64_t step = 0, end_step = 0, micro_batch = 0;
   int64_t numbers = 0;  // most that sum() adds up at once
   int64_t compute_threads = 1;
   std::string checkpoint;  // that the run goes on from; empty: none

@@ -21,11 +21,9 @@ ThreadPlan plan_threads(const Options& options, ComputeOn where) {
   plan.compute = std::max(1, plan.cpus - automatic);
   if (options.system.compute_threads > 0)
     plan.compute = std::min(plan.cpus, static_cast<int>(options.system.compute_threads));
-  plan.data = automatic;
-  if (options.data.num_workers >= 0) {
-    plan.data = std::max<int>(1, static_cast<int>(options.data.num_workers));
-    if (options.system.num_cpus > 0) plan.data = std::min(plan.data, std::max(1, plan.cpus - plan.compute));
-  }
+  const int64_t workers = options.data.num_workers;
+  plan.data = workers >= 0 ? std::max(1, static_cast<int>(workers)) : automatic;
+  if (options.system.num_cpus > 0) plan.data = std::min(plan.data, std::max(1, plan.cpus - plan.compute));
   return plan;
 }
 

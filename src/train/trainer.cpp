@@ -14,6 +14,7 @@
 #include "train/device_source.h"
 #include "train/follower.h"
 #include "train/kernel_cache.h"
+#include "train/run_plan.h"
 #include "train/training_loop.h"
 #include "train/without_effect.h"
 #include "volume/shelf.h"
@@ -21,7 +22,6 @@
 namespace vox {
 namespace {
 
-constexpr const char* kNothingDone = "stopped before the first step was done";
 constexpr int kWarmUpRounds = 5;  // to fix the length of an epoch that is given as a duration
 
 RunFolder open_run(const TrainRequest& request) {
@@ -33,38 +33,6 @@ RunFolder open_run(const TrainRequest& request) {
 std::optional<RunRecord> former_record(const TrainRequest& request) {
   if (request.run.empty() || !RunFolder::is_run(request.run)) return std::nullopt;
   return read_record(RunFolder::open(request.run));
-}
-
-std::map<std::string, std::string> machine_of(const at::Device& device, const Options& options) {
-  return {{"torch", TORCH_VERSION},
-          {"cpu", at::get_cpu_capability()},
-          {"device", device.is_cpu() ? "cpu" : "cuda"},
-          {"placement", options.data.placement}};
-}
-
-int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
-  const Iterations wanted = parse_iterations(options.training.iterations_per_epoch);
-  if (wanted.steps) return std::max<int64_t>(1, *wanted.steps);
-  if (wanted.seconds) return std::max<int64_t>(1, static_cast<int64_t>(*wanted.seconds / step_s));
-  return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / samples_of_step(options));
-}
-
-// Label values by class, where they are not 0, 1, 2, ...
-std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t channels) {
-  std::vector<int64_t> values = options.data.labels.empty() ? store.label_values() : options.data.labels;
-  std::erase(values, options.data.ignore_label);
-  std::sort(values.begin(), values.end());
-  const bool named = !options.data.labels.empty() || (channels == 1 && values.size() == 2);
-  return named ? values : std::vector<int64_t>{};
-}
-
-void require_labels(const Dataset& dataset) {
-  for (const std::vector<int64_t>* part : {&dataset.train, &dataset.validation})
-    for (const int64_t index : *part) {
-      const Case& one = dataset.cases[static_cast<size_t>(index)];
-      VOX_CHECK(!one.label.empty(), "case ", one.id, " has no label, and training compares with one; set data.label",
-                " (or data.cases[].label), or leave the case to data.test");
-    }
 }
 
 struct StoppedWhileLoading {};  // thrown where nothing was done that would have to be saved
@@ -102,7 +70,7 @@ class Session {
  private:
   TrainOutcome run_guarded() {
     std::optional<ResumePoint> point = find_resume_point(writer_.folder(), request_.resume, options_);
-    if (point && is_finished(point->state)) return already_finished(*point);
+    if (point && is_finished(point->state, options_)) return already_finished(*point);
     try {
       prepare(point);
       if (team_size(options_.system) > 1) start_team(point ? point->file.path.string() : "");
@@ -114,12 +82,6 @@ class Session {
 
   void leave_if_asked() const {
     if (signals_.stop_signal() != 0 || writer_.stop_requested() != StopRequest::kNone) throw StoppedWhileLoading();
-  }
-
-  bool is_finished(const TrainState& state) const {
-    const int64_t patience = options_.training.early_stop;
-    const bool early = state.stopped_early && patience > 0 && state.validations_without_gain >= patience;
-    return early || (!state.epoch_open && state.step >= options_.training.max_epochs * state.steps_per_epoch);
   }
 
   TrainOutcome already_finished(const ResumePoint& point) {
@@ -135,7 +97,7 @@ class Session {
 
   void prepare(const std::optional<ResumePoint>& point) {
     CheckpointFolder(writer_.folder().checkpoints()).remove_leftovers();
-    write_file(writer_.folder().config(), to_yaml(options_));
+    if (!former_) write_configuration();
     for (const std::string& warning : request_.config.warnings) log_.warn(warning);
     if (request_.device.empty() && leaves_a_gpu_alone(options_.system))
       log_.warn(
@@ -151,7 +113,9 @@ class Session {
     keep_memory_between_steps(device_);
     if (device_.is_cuda()) recall_kernel_choices(cache_folder(options_.data.cache_dir), state_.kernel_choices);
     load_data();
-    learner_ = make_learner(options_, *store_, device_);
+    Options network = options_;
+    if (point) network.model.weights.clear();  // where it began; the file may be gone
+    learner_ = make_learner(network, *store_, device_);
     if (!request_.export_folder.empty())
       export_weights(learner_.network->parameters(),
                      (fs::path(request_.export_folder) / "weights.safetensors").string());
@@ -160,7 +124,19 @@ class Session {
     else if (!learner_.partial_weights.empty())
       log_.warn(learner_.partial_weights);
     settle_micro_batch_and_length();
+    go_on_from(point);
+    write_configuration();
     fill_state();
+  }
+
+  void write_configuration() { write_file(writer_.folder().config(), to_yaml(options_)); }
+
+  // From here on nothing refuses: what the run has of steps that it will make anew is set aside or cut.
+  void go_on_from(const std::optional<ResumePoint>& point) {
+    if (request_.resume.mode == ResumeMode::kNever) set_aside(writer_.folder());
+    if (point && (from_file() || point->judged_otherwise))
+      for (const std::string& said : go_back_to(writer_.folder(), state_)) log_.warn(said);
+    log_.resume_after(state_.step, state_.epoch_open);
   }
 
   void load_data() {
@@ -206,8 +182,9 @@ class Session {
     const std::vector<std::string> terms = learner_.loss->term_names();
     // A GPU that is named is for all of them; NCCL wants one for each.
     const GpuFor gpu = request_.device.empty() ? GpuFor::kEachProcess : GpuFor::kAllProcesses;
-    TeamStart start{state_.step,      state_.micro_batch, static_cast<int64_t>(terms.size()) + 1,
-                    threads_.compute, checkpoint,         device_.is_cuda() && gpu == GpuFor::kEachProcess};
+    const bool on_gpus = device_.is_cuda() && gpu == GpuFor::kEachProcess;
+    TeamStart start{state_.step, end_step(), state_.micro_batch, std::ssize(terms) + 1, threads_.compute,
+                    checkpoint,  on_gpus};
     for (const Parameter& parameter : learner_.network->parameters().all())
       if (is_trained(parameter.spec.kind) || is_running(parameter.spec.kind)) start.numbers += parameter.master.numel();
     const int count = team_size(options_.system);
@@ -218,28 +195,25 @@ class Session {
   }
 
   void settle_micro_batch_and_length() {
-    const bool timed = parse_iterations(options_.training.iterations_per_epoch).seconds && state_.steps_per_epoch == 0;
+    const bool timed = timed_epochs() && state_.steps_per_epoch == 0;
+    const size_t cases = store_->dataset().train.size();
+    if (!timed_epochs()) state_.steps_per_epoch = epoch_steps(options_, cases, 1);
     if (state_.micro_batch == 0) state_.micro_batch = options_.data.batch_size;
     const int64_t effective = samples_of_step(options_);
     VOX_CHECK(effective % (state_.micro_batch * team_size(options_.system)) == 0,
               "the checkpoint has a micro-batch of ", state_.micro_batch, ", which does not divide the batch of ",
               effective);
-    double step_s = 1;
     if (timed || device_.is_cuda()) {
       const WarmUp warm = warm_up({learner_, store_, options_, device_, state_.step * effective, state_.micro_batch,
-                                   threads_.data, timed ? kWarmUpRounds : 1});
+                                   threads_.data, timed ? kNoEnd : end_step(), timed ? kWarmUpRounds : 1});
       state_.micro_batch = warm.micro_batch;
-      step_s = warm.step_s;
+      if (timed) state_.steps_per_epoch = epoch_steps(options_, cases, warm.step_s);
       if (!warm.shrunk.empty()) log_.warn(warm.shrunk);
     }
-    if (state_.steps_per_epoch == 0 || !timed_epochs())
-      state_.steps_per_epoch = epoch_steps(options_, store_->dataset().train.size(), step_s);
-    schedule_ = std::make_unique<Schedule>(
-        options_.training,
-        ScheduleLength{options_.training.max_epochs * state_.steps_per_epoch, state_.steps_per_epoch});
+    schedule_ = std::make_unique<Schedule>(options_.training, ScheduleLength{end_step(), state_.steps_per_epoch});
     schedule_->restore(state_.schedule);
     const Dataset& dataset = store_->dataset();
-    PlannedRun facts{.total_steps = options_.training.max_epochs * state_.steps_per_epoch,
+    PlannedRun facts{.total_steps = end_step(),
                      .validation_cases = static_cast<int64_t>(dataset.validation.size()),
                      .on_cpu = device_.is_cpu(),
                      .label_values = store_->label_values()};
@@ -248,11 +222,9 @@ class Session {
     for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
     state_.epoch_open = state_.epoch_open && state_.step % state_.steps_per_epoch == 0;
-    if (from_file())
-      for (const std::string& said : go_back_to(writer_.folder(), state_)) log_.warn(said);
-    log_.resume_after(state_.step, state_.epoch_open);
   }
   bool from_file() const { return request_.resume.mode == ResumeMode::kFile; }
+  int64_t end_step() const { return options_.training.max_epochs * state_.steps_per_epoch; }
   bool timed_epochs() const { return parse_iterations(options_.training.iterations_per_epoch).seconds.has_value(); }
 
   void fill_state() {
@@ -260,7 +232,7 @@ class Session {
     state_.machine = machine_of(device_, options_);
     state_.kernel_choices = ops::kernel_choices();
     keep_kernel_choices(cache_folder(options_.data.cache_dir), writer_.folder().path());
-    state_.class_values = class_values(options_, *store_, learner_.model.out_channels);
+    state_.class_values = class_values(options_, *store_, std::ssize(learner_.loss->label_channels().channels));
     state_.input_statistics.clear();
     for (const ChannelStatistics& one : store_->dataset_statistics())
       state_.input_statistics.push_back({one.mean, one.deviation});
@@ -345,9 +317,8 @@ RehearsalReport Session::rehearse(int64_t steps) {
   try {
     prepare(std::nullopt);
   } catch (const StoppedWhileLoading&) {
-    steps = 0;
+    return {.stop_signal = signals_.stop_signal()};
   }
-  VOX_CHECK(steps > 0, kNothingDone);
   const TrainingSource data = training_source(
       {store_, options_, 0, state_.micro_batch, threads_.data, device_, request_.export_folder, &learner_});
   if (!data.placement.said.empty()) log_.say(data.placement.said);
@@ -366,7 +337,8 @@ RehearsalReport Session::rehearse(int64_t steps) {
     report.steps = step + 1;
   }
   writer_.finish(RunState::kFinished);
-  VOX_CHECK(!seconds.empty(), kNothingDone);
+  report.stop_signal = signals_.stop_signal();
+  if (seconds.empty()) return report;
   const auto median = [](std::vector<double> values) {
     if (values.size() > 1) values.erase(values.begin());  // the first also makes plans and buffers
     std::sort(values.begin(), values.end());

@@ -30,8 +30,9 @@ struct TrainOutcome {
 };
 TrainOutcome train(const TrainRequest& request);
 
-// `steps` real steps at the real patch size in a folder that is removed again.
+// `steps` real steps at the real patch size in a folder that is removed again; fewer where a signal ends it.
 struct RehearsalReport {
+  int stop_signal = 0;
   int64_t steps = 0, steps_per_epoch = 0, epochs = 0;
   double step_s = 0, data_wait_s = 0;  // medians
   double first_step_s = 0;

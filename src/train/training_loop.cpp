@@ -240,6 +240,7 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   last_save_ = Clock::now();
   saved_ = true;
   parts_.log.phase("saving", parts_.state.step);
+  parts_.log.flush();
   parts_.state.kernel_choices = ops::kernel_choices();  // validation has shapes of its own
   Metadata metadata = to_metadata(parts_.state, parts_.options);
   for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;

@@ -140,12 +140,14 @@ void TrainingLoop::note_bad(const Pending& pending, const StepValues& values) {
   background_.finish();
   const int64_t in_a_row = std::exchange(state.bad_in_a_row, 0);
   pending_.clear();  // a step that was under way meanwhile
-  if (!fs::exists(folder_.last())) save({});
+  const bool saved_before = fs::exists(folder_.last());
+  save({});
   background_.finish();
-  throw Error(concat(in_a_row, " steps in a row were not finite (the last: ", bad.what, " at step ", bad.step,
-                     ", cases ", join(bad.cases, ", "), "). The run stopped; ", folder_.last().string(),
-                     " holds the last good weights, bad_steps.jsonl the samples. Look at those cases with `voxloom "
-                     "inspect`, or lower training.lr."));
+  throw Error(concat(in_a_row == 1 ? "a step was" : concat(in_a_row, " steps in a row were"),
+                     " not finite (the last: ", bad.what, " at step ", bad.step, ", cases ", join(bad.cases, ", "),
+                     "). The run stopped; ", folder_.last().string(), " holds the weights after the last good step, ",
+                     saved_before ? "previous.safetensors beside it those that were saved before, " : "",
+                     "bad_steps.jsonl the samples. Look at those cases with `voxloom inspect`, or lower training.lr."));
 }
 
 void TrainingLoop::log_step(const Pending& pending, const StepValues& values) {

@@ -96,21 +96,34 @@ class Judge {
   std::vector<std::pair<std::string, MeanOf>> terms_;
 };
 
-at::Tensor classes_of(const at::Tensor& logits, double threshold) {
-  if (logits.size(1) > 1) return logits.argmax(1, /*keepdim=*/true).to(at::kCPU, at::kByte);
-  return logits.sigmoid().gt(threshold).to(at::kCPU, at::kByte);
+// No channel is the background's: a voxel is where none of them is likely.
+bool implies_background(const LossSet::Compared& seen) {
+  return seen.logits.size(1) == 1 || (!seen.values.empty() && seen.values.front() != 0);
 }
 
-enum class Of { kForeground, kClasses };
-
-Of judged_by(const LossSet::Compared& seen) {
-  return seen.foreground || seen.logits.size(1) == 1 ? Of::kForeground : Of::kClasses;
+at::Tensor classes_of(const LossSet::Compared& seen, double threshold) {
+  const auto [likeliest, channel] = seen.logits.max(1, /*keepdim=*/true);
+  if (!implies_background(seen)) return channel.to(at::kCPU, at::kByte);
+  return ((channel + 1) * likeliest.sigmoid().gt(threshold)).to(at::kCPU, at::kByte);
 }
 
-at::Tensor reference_of(const Targets& targets, Of of, const DataOptions& data) {
+// Of a one_hot target: which of its classes a voxel has, counted as classes_of counts them.
+at::Tensor places_of(const at::Tensor& label, const LossSet::Compared& seen) {
+  at::Tensor places = at::zeros_like(label, at::kByte);
+  const int64_t first = implies_background(seen) ? 1 : 0;
+  for (size_t i = 0; i < seen.values.size(); ++i)
+    places.masked_fill_(label.eq(seen.values[i]), static_cast<int64_t>(i) + first);
+  return places;
+}
+
+at::Tensor reference_of(const Targets& targets, const LossSet::Compared& seen, const DataOptions& data) {
   const at::Tensor label = targets.label.cpu();
-  at::Tensor reference = of == Of::kForeground ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
-  if (of == Of::kClasses && !data.labels.empty()) {  // classes are the places of the values, as in the losses
+  const bool one_hot = !seen.values.empty();
+  const bool foreground = !seen.logits.defined() || seen.foreground || seen.logits.size(1) == 1;
+  at::Tensor reference = foreground ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
+  if (one_hot) {
+    reference = places_of(label, seen);
+  } else if (!foreground && !data.labels.empty()) {  // classes are the places of the values, as in the losses
     std::vector<int64_t> values = data.labels;
     std::erase(values, data.ignore_label);
     std::sort(values.begin(), values.end());
@@ -175,12 +188,12 @@ ValidationResult validate_patches(const ValidationRequest& request) {
     const LossSet::Compared seen = request.loss.compared_with_label(logits);
     const bool values = options.data.target == "regression";
     if (values && seen.logits.defined()) judge.add_error(seen.logits, batch.targets);
-    if (!values && !seen.logits.defined()) judge.count(reference_of(batch.targets, Of::kForeground, options.data));
+    if (!values && !seen.logits.defined()) judge.count(reference_of(batch.targets, seen, options.data));
     if (values || !seen.logits.defined()) {
       if (request.images && done == 0) result.strips.push_back(strip_of_image(batch.image[0][0], id));
     } else {
-      const Judged judged{classes_of(seen.logits, options.inference.threshold),
-                          reference_of(batch.targets, judged_by(seen), options.data)};
+      const Judged judged{classes_of(seen, options.inference.threshold),
+                          reference_of(batch.targets, seen, options.data)};
       judge.add(judged, "case " + id);
       if (request.images && done == 0) result.strips.push_back(strip_of(batch.image[0][0], judged, id));
     }
@@ -245,8 +258,7 @@ ValidationResult validate_volumes(const ValidationRequest& request) {
     if (options.data.target == "regression" && seen.logits.defined()) {
       judge.add_error(seen.logits, targets);
     } else if (seen.logits.defined()) {
-      const Judged judged{classes_of(seen.logits, options.inference.threshold),
-                          reference_of(targets, judged_by(seen), options.data)};
+      const Judged judged{classes_of(seen, options.inference.threshold), reference_of(targets, seen, options.data)};
       judge.add(judged, "case " + id);
       judge.end_volume();
       if (request.images && i == 0) result.strips.push_back(strip_of(whole_image(request.store, cases[i]), judged, id));

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace vox::cli {
+
+// As `--json` prints it. Names of files need not be UTF-8, JSON must: other bytes become U+FFFD.
+std::string json_text(const nlohmann::json& document);
+
+}  // namespace vox::cli

@@ -1,0 +1,107 @@
+"""A run that goes on with other settings takes over what still fits; one that is refused is left as it was."""
+import shutil
+
+import numpy as np
+import pytest
+from training import checkpoint, metadata, record, rows, write_training
+
+SHORT = ["training.max_epochs=1", "training.iterations_per_epoch=3", "training.warmup_steps=0", "monitor.log_every=1",
+         "system.compute_threads=1"]
+
+
+@pytest.fixture
+def finished(voxloom, draw, tmp_path):
+    """A recipe, and a function that trains it: the run, and what was said."""
+    recipe = write_training(tmp_path, draw)
+
+    def train(run, *options, **checks):
+        return voxloom("train", recipe, "--run", tmp_path / run, *SHORT, *options, **checks)
+
+    train("run")
+    return train
+
+
+def files_of(run):
+    return {path.relative_to(run): path.read_bytes() for path in run.rglob("*")
+            if path.is_file() and path.name not in ("log.txt", "run.json", "status.json")}
+
+
+@pytest.mark.parametrize("before, after", [("16-mixed", "32"), ("32", "16-mixed")])
+def test_the_scale_of_the_loss_is_that_of_the_precision(finished, tmp_path, before, after):
+    plain = ["training.optimizer=sgd", "training.schedule=constant", "training.clip_norm=0"]
+    finished("first", *plain, f"training.precision={before}")
+    shutil.copytree(tmp_path / "first", tmp_path / "other")
+    for run, precision in (("first", before), ("other", after)):
+        finished(run, *plain, f"training.precision={precision}", "training.max_epochs=2", "--force")
+    same, other = (float(rows(tmp_path / run)[3]["grad_norm"]) for run in ("first", "other"))
+    assert other == pytest.approx(same, rel=0.05)
+    assert (float(metadata(checkpoint(tmp_path / "other"))["optimizer.loss_scale"]) == 1) == (after == "32")
+
+
+@pytest.mark.parametrize("options", [["data.root=/nowhere", "--resume", "never"], ["data.root=/nowhere", "training.max_epochs=2", "--force"],
+                                     ["model.filters=4,16", "training.max_epochs=2", "--force"]], ids=str)
+def test_a_start_that_is_refused_leaves_the_run_as_it_was(finished, voxloom, tmp_path, options):
+    before = files_of(tmp_path / "run")
+    assert finished("run", *options, check=False).returncode == 1
+    assert files_of(tmp_path / "run") == before and record(tmp_path / "run")["state"] == "finished"
+
+
+def test_another_measure_has_a_best_of_its_own(finished, tmp_path):
+    run, former = tmp_path / "run", metadata(checkpoint(tmp_path / "run"))
+    said = finished("run", "validation.metric=loss", "training.max_epochs=4", "--force")
+    losses = {row["step"]: float(row["loss"]) for row in rows(run, "val") if int(row["step"]) > 3}
+    best = metadata(checkpoint(run, "best"))
+    assert best["step"] == min(losses, key=losses.get)
+    assert float(best["best_score"]) == pytest.approx(min(losses.values()))
+    assert "the next validation counts as the best" in said.stderr
+    assert metadata(run / "checkpoints-before-1" / "best.safetensors")["best_score"] == former["best_score"]
+
+
+def test_another_schedule_begins_without_a_memory(finished, tmp_path):
+    """No score rises where nothing is learnt, which only the schedule `plateau` minds."""
+    long = ["training.iterations_per_epoch=1", "training.plateau_patience=1", "training.lr=1e-20", "training.min_lr=0"]
+    finished("still", *long, "training.schedule=constant", "training.max_epochs=8")
+    finished("still", *long, "training.schedule=plateau", "training.lr=0.25", "training.max_epochs=9", "--force")
+    assert float(rows(tmp_path / "still")[-1]["lr"]) == 0.25
+
+
+def test_what_a_run_began_from_may_be_gone_when_it_goes_on(finished, voxloom, tmp_path):
+    weights = tmp_path / "begin.safetensors"
+    voxloom("weights", "export", checkpoint(tmp_path / "run"), "--output", weights)
+    finished("second", f"model.weights={weights}")
+    weights.unlink()
+    finished("second", f"model.weights={weights}", "training.max_epochs=2", "--force")
+    assert rows(tmp_path / "second")[-1]["step"] == "6"
+    assert finished("third", f"model.weights={weights}", check=False).returncode == 1
+
+
+def test_longer_epochs_make_a_finished_run_go_on(finished, tmp_path):
+    finished("run", "training.iterations_per_epoch=5", "--force")
+    assert rows(tmp_path / "run")[-1]["step"] == "5"
+
+
+def test_curves_that_cannot_be_read_are_the_reason_and_change_nothing(finished, tmp_path):
+    run = tmp_path / "run"
+    whole = (run / "metrics.csv").read_text()
+    (run / "metrics.csv").write_text(whole.replace(whole.splitlines()[2].split(",")[0] + ",", "what,", 1))
+    refused = finished("run", "training.max_epochs=2", "--force", check=False)
+    assert refused.returncode == 1 and "metrics.csv:" in refused.stderr
+    assert record(run)["state"] == "finished"
+
+
+def test_bad_steps_are_passed_when_the_run_goes_on(voxloom, draw, tmp_path):
+    """Whatever was saved before: steps that changed nothing are done, and are told once."""
+    recipe, run = write_training(tmp_path, draw), tmp_path / "run"
+    huge = np.load(tmp_path / "images" / "case_001.npy").astype(np.float32) * np.float32(1e36)
+    np.save(tmp_path / "images" / "case_001.npy", huge)
+    options = ["train", recipe, "--run", run, "data.preprocess=[]", "training.max_bad_steps=1", "training.max_epochs=40",
+               "training.iterations_per_epoch=2", "validation.every=0"]
+    reached = []
+    for _ in range(3):
+        result = voxloom(*options, check=False)
+        assert result.returncode == 1 and "a step was not finite" in result.stderr
+        reached.append(int(metadata(checkpoint(run))["step"]))
+        assert "previous.safetensors" in result.stderr or len(reached) == 1
+    assert reached == sorted(set(reached))
+    told = (run / "bad_steps.jsonl").read_text().splitlines()
+    assert len(told) == len(set(told)) == 3

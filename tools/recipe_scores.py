@@ -156,7 +156,8 @@ def machine():
                                text=True, check=True).stdout.strip().splitlines()
     except (OSError, subprocess.CalledProcessError):
         found = []
-    return f"{found[0]}, {cpus}" if found else cpus
+    models = re.findall(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return ", ".join([*(found or models)[:1], cpus])
 
 
 def recipe_name(measured):
@@ -298,14 +299,20 @@ def table(recipe, rows):
             name = f"{case}, {f'{len(runs)} runs' if len(runs) > 1 else runs[0]}".rstrip(", ")
             line = line_of(name if case else f"mean of {len(runs)} (least to greatest)", of_case, scores)
             lines.append(line + (f" {verdicts.get(case, '')} |" if verdicts else ""))
-    row = rows[0]
+    measured = ". ".join(where_measured([row for row in rows if row["machine"] == machine])
+                         for machine in dict.fromkeys(row["machine"] for row in rows))
+    untimed = "" if all(row["training_s"] for row in rows) else "; runs without shared the machine"
+    note = (f"{measured}. Seconds are of the whole command `voxloom train`, reading included; of several runs the "
+            f"median{untimed}.")
+    return "\n".join([*lines, "", note])
+
+
+def where_measured(rows):
+    """Of rows of one machine: it, the commits and the options."""
     given = [f"`{options}`" for options in dict.fromkeys(row["options"] for row in rows) if options]
     options = f" with {' and '.join(given)}" if given else ""
     commits = " and ".join(dict.fromkeys(f"{row['commit']}, {row['date']}" for row in rows))
-    untimed = "" if all(row["training_s"] for row in rows) else "; runs without shared the machine"
-    note = (f"{row['machine']}; commit {commits}{options}. Seconds are of the whole command "
-            f"`voxloom train`, reading included; of several runs the median{untimed}.")
-    return "\n".join([*lines, "", note])
+    return f"{rows[0]['machine']}; commit {commits}{options}"
 
 
 def tables(folder, rows):

@@ -61,8 +61,11 @@ target_include_directories(vox_torch SYSTEM INTERFACE ${TORCH_DIR}/include
                                                       ${TORCH_DIR}/include/torch/csrc/api/include)
 target_compile_definitions(vox_torch INTERFACE VOX_TORCH_VERSION="${VOX_TORCH_VERSION}")
 target_link_directories(vox_torch INTERFACE ${TORCH_DIR}/lib)
-# The standard library first: some builds of libtorch export parts of std::filesystem that crash when called.
-target_link_libraries(vox_torch INTERFACE "-Wl,--push-state,--no-as-needed,-lstdc++,--pop-state" torch torch_cpu c10)
+# The standard library first: some builds of libtorch export parts of std::filesystem that crash when called. By the
+# name of the shared one: some compilers are set to link it statically, and with two of them in one process programs end
+# in a free() of the other's locale.
+target_link_libraries(vox_torch INTERFACE "-Wl,--push-state,--no-as-needed,-l:libstdc++.so.6,--pop-state"
+                                          torch torch_cpu c10)
 target_link_options(vox_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib)
 if(EXISTS ${TORCH_DIR}/lib/libtorch_cuda.so)
   # Nothing refers to libtorch_cuda by name: without this the linker would drop it and no GPU would be found. One item

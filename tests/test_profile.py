@@ -57,7 +57,7 @@ def test_the_document_its_trace_and_nothing_left_behind(voxloom, recipe, tmp_pat
 
 def test_what_says_which_data_is_no_change_to_be_compared(voxloom, recipe, tmp_path):
     text = recipe.read_text()
-    recipe.write_text(text.replace(f"root: {tmp_path}", "root: /nowhere"))
+    recipe.write_text(text.replace(f'"root": "{tmp_path}"', '"root": "/nowhere"'))
     assert recipe.read_text() != text
     compared = profile(voxloom, recipe, f"data.root={tmp_path}", "data.batch_size=1", "--steps", 5)
     assert compared["compared"]["ratio"] > 0

@@ -305,7 +305,7 @@ def test_a_stop_while_the_data_load_ends_a_run_soon(unbroken, tmp_path):
 
 
 def test_a_stop_while_the_data_load_leaves_the_file_to_go_on_from(unbroken, tmp_path):
-    said = stopped_while_the_data_load(unbroken, tmp_path, "training.max_epochs=9", "--force", "--resume",
+    said = stopped_while_the_data_load(unbroken, tmp_path, "training.max_epochs=19", "--force", "--resume",
                                        checkpoint(unbroken / "run"))
     assert "Stopped at step 100" in said
     assert f"the same command with --run {tmp_path / 'run'} and its --resume goes on" in said

@@ -37,7 +37,7 @@ struct GatherOutput {
 struct GatherOptions {
   Interpolation interpolation = Interpolation::kLinear;
   Padding padding = Padding::kConstant;
-  float pad_value = 0;  // of the value, after scale and offset; finite
+  float pad_value = 0;  // of the value, after scale and offset; finite, but where nothing is interpolated
 };
 
 // The smallest box of source positions that gather looks at, before padding; it may reach beyond the volume. Of a

@@ -133,7 +133,7 @@ void gather_cpu(const GatherOutput& output, const VolumeView& source, const Gath
   if (output.extent.voxels() == 0) return;
   const Box3 needed = read_box(map, output.extent, options, source.extent);
   VOX_ASSERT(needed.empty() || source.box.contains(needed));
-  VOX_ASSERT(std::isfinite(options.pad_value));
+  VOX_ASSERT(std::isfinite(options.pad_value) || options.interpolation == Interpolation::kNearest);
   with_type(source.dtype, [&](auto typed) {
     using T = decltype(typed);
     const GatherSource<T> typed_source = gather::source_of<T>(source, map, options);

@@ -276,6 +276,7 @@ LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t ou
     impl_->add_term(term);
   }
   require_channels(data.labels);
+  require_background(data.labels);
 }
 
 LossSet::~LossSet() = default;

@@ -150,6 +150,8 @@ class LossSet {
   std::vector<int64_t> channels_against(const std::string& kind) const;
   // Error where labels of these values have a class that is beyond the channels of a term.
   void require_channels(const std::vector<int64_t>& label_values) const;
+  // Error where a term with one channel, which tells 0 from everything else, meets labels of several values but 0.
+  void require_background(std::vector<int64_t> label_values) const;
 
   bool due(size_t term, int64_t step, Part part = Part::kAtOnce) const;  // those of the part; late: applied then
   // Steps before `end` at which, together, every term that computes at once and starts by then is due, each with as

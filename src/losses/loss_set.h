@@ -46,6 +46,7 @@ struct LossSet::Impl {
   bool begins(const Term& term, int64_t step) const;  // or, without a delay, is due
   void add_term(const LossTerm& term);
   View view_of(const LossTerm& term, const LossEntry& entry) const;
+  bool sees_label(const View& view) const { return !regression && view.target.empty(); }
   bool is_foreground(const Term& term) const;
   const Term* label_term() const;  // of those about the label: classes before foreground, then most channels
   void set_class_values(const DataOptions& data);

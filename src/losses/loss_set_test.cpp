@@ -227,6 +227,30 @@ TEST(LossSet, ClassesBeyondTheChannelsAreRefusedByTheirValues) {
   EXPECT_FALSE(refuses(2, {0, 1, 2}));
 }
 
+TEST(LossSet, OneChannelNeedsABackgroundBesideSeveralValues) {
+  Case c;
+  c.loss.terms = {term("dice")};
+  const auto refuses = [&](int64_t channels, const std::vector<int64_t>& values) {
+    try {
+      LossSet(c.loss, c.data, channels).require_background(values);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refuses(1, {1, 2}));
+  EXPECT_FALSE(refuses(1, {0, 1, 2}));
+  EXPECT_FALSE(refuses(1, {1}));
+  EXPECT_FALSE(refuses(2, {1, 2}));
+  c.data.ignore_label = 2;
+  EXPECT_FALSE(refuses(1, {1, 2}));
+  c.data.labels = {1, 3};
+  EXPECT_TRUE(refuses(1, {0, 1}));  // the recipe says it already
+  c.data.labels = {};
+  c.loss.terms[0].target = "boundary";
+  EXPECT_FALSE(refuses(1, {1, 3}));
+}
+
 TEST(LossSet, CoarserOutputsOfARegressionSeeMeans) {
   torch::manual_seed(22);
   Case c;

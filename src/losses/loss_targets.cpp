@@ -30,16 +30,6 @@ void require_channel(int64_t largest_class, int64_t channels) {
       largest_class + 1, ", or data.ignore_label to the value");
 }
 
-// One channel tells 0 from everything else.
-void require_background(std::vector<int64_t> values, int64_t ignore_label) {
-  std::erase(values, ignore_label);
-  const bool background = std::find(values.begin(), values.end(), 0) != values.end();
-  VOX_CHECK(
-      background || values.size() < 2, "the labels have the values ", values.front(), " and ", values.back(),
-      " but no 0, and a network with one channel tells 0 from everything else; name the values in data.labels and "
-      "set model.out_channels to how many they are");
-}
-
 }  // namespace
 
 std::vector<TargetOptions> targets_of(const LossOptions& options) {
@@ -80,13 +70,18 @@ void LossSet::require_channels(const std::vector<int64_t>& label_values) const {
     const auto place = std::lower_bound(known.begin(), known.end(), static_cast<double>(value));
     largest = std::max(largest, known.empty() ? value : place - known.begin());
   }
-  for (const Impl::View& view : impl_->views) {
-    if (impl_->regression || !view.target.empty()) continue;
-    if (view.channels() > 1)
-      require_channel(largest, view.channels());
-    else
-      require_background(label_values, impl_->ignore_label);
-  }
+  for (const Impl::View& view : impl_->views)
+    if (impl_->sees_label(view) && view.channels() > 1) require_channel(largest, view.channels());
+}
+
+void LossSet::require_background(std::vector<int64_t> label_values) const {
+  std::erase(label_values, impl_->ignore_label);
+  const bool background = std::find(label_values.begin(), label_values.end(), 0) != label_values.end();
+  for (const Impl::View& view : impl_->views)
+    VOX_CHECK(background || label_values.size() < 2 || !impl_->sees_label(view) || view.channels() > 1,
+              "the labels have the values ", label_values.front(), " and ", label_values.back(),
+              " but no 0, and a network with one channel tells 0 from everything else; name the values in "
+              "data.labels and set model.out_channels to how many they are");
 }
 
 LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {

@@ -71,6 +71,7 @@ void require_shrinkable(const Options& options, const Learner& learner, int64_t 
 
 // On a GPU nobody would notice: there a class beyond the channels is taken for the last one.
 void require_channels_for(const Store& store, const LossSet& loss) {
+  loss.require_background(store.label_values());
   const Dataset& dataset = store.dataset();
   for (const std::vector<int64_t>* part : {&dataset.train, &dataset.validation})
     for (const int64_t index : *part) {

@@ -27,11 +27,15 @@ int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
   return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / samples_of_step(options));
 }
 
+int64_t last_step(const TrainState& state, const Options& options) {
+  const Iterations wanted = parse_iterations(options.training.iterations_per_epoch);
+  return options.training.max_epochs * wanted.steps.value_or(state.steps_per_epoch);
+}
+
 bool is_finished(const TrainState& state, const Options& options) {
   const int64_t patience = options.training.early_stop;
   if (state.stopped_early && patience > 0 && state.validations_without_gain >= patience) return true;
-  const int64_t steps = parse_iterations(options.training.iterations_per_epoch).steps.value_or(state.steps_per_epoch);
-  return !state.epoch_open && state.step >= options.training.max_epochs * steps;
+  return !state.epoch_open && state.step >= last_step(state, options);
 }
 
 std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t label_channels) {

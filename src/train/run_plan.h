@@ -22,6 +22,8 @@ std::map<std::string, std::string> machine_of(const c10::Device& device, const O
 // Steps of an epoch over so many cases; `step_s` is what a step takes, where an epoch is given as a duration.
 int64_t epoch_steps(const Options& options, size_t cases, double step_s);
 
+int64_t last_step(const TrainState& state, const Options& options);
+
 // Whether nothing is left to do after `state`.
 bool is_finished(const TrainState& state, const Options& options);
 

@@ -6,10 +6,12 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "config/iterations.h"
 #include "report/machine.h"
+#include "report/metrics_csv.h"
 #include "train/checkpoint.h"
 #include "train/device_source.h"
 #include "train/follower.h"
@@ -56,11 +58,11 @@ class Session {
       return run_guarded();
     } catch (const std::exception& error) {
       writer_.log(concat("failed: ", error.what()));
-      if (former_ && !schedule_ && former_->state != RunState::kFailed)  // refused: the run is what it was
+      if (former_ && !changed_ && former_->state != RunState::kFailed)  // refused: the run is what it was
         writer_.finish(former_->state, former_->reason);
       else
         writer_.finish(RunState::kFailed, error.what());
-      if (schedule_) write_report_quietly();
+      if (changed_) write_report_quietly();
       throw;
     }
   }
@@ -86,9 +88,11 @@ class Session {
 
   TrainOutcome already_finished(const ResumePoint& point) {
     const TrainState& state = point.state;
-    const std::string how = concat("(", state.epoch(), " epochs, step ", state.step,
-                                   "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
-                                   state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
+    const int64_t last = last_step(state, options_);  // of shorter epochs it may be an earlier one
+    const std::string how =
+        concat("(", state.epoch(), " epochs, step ", state.step, last < state.step ? concat(" of ", last) : "",
+               "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
+               state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
     VOX_CHECK(former_, "the run that ", point.file.path.string(), " is from is finished ", how);  // and this one empty
     writer_.finish(RunState::kFinished);
     const fs::path run = writer_.folder().path();
@@ -131,8 +135,11 @@ class Session {
 
   void write_configuration() { write_file(writer_.folder().config(), to_yaml(options_)); }
 
-  // From here on nothing refuses: what the run has of steps that it will make anew is set aside or cut.
+  // Once its curves could be read nothing refuses: what the run has of steps that it will make anew is set aside or
+  // cut.
   void go_on_from(const std::optional<ResumePoint>& point) {
+    if (const fs::path curves = writer_.folder().metrics(); path_exists(curves)) read_metrics(curves);
+    changed_ = true;
     if (request_.resume.mode == ResumeMode::kNever) set_aside(writer_.folder());
     if (point && (from_file() || point->judged_otherwise))
       for (const std::string& said : go_back_to(writer_.folder(), state_)) log_.warn(said);
@@ -310,7 +317,8 @@ class Session {
   TrainState state_;
   NamedTensors kept_;  // of the checkpoint: what terms with a delay found before it
   std::unique_ptr<Team> team_;
-  bool begun_ = false;  // the loop, which saves where it is stopped
+  bool changed_ = false;  // what the run has of later steps
+  bool begun_ = false;    // the loop, which saves where it is stopped
 };
 
 RehearsalReport Session::rehearse(int64_t steps) {

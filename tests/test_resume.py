@@ -311,6 +311,20 @@ def test_a_stop_while_the_data_load_leaves_the_file_to_go_on_from(unbroken, tmp_
     assert f"the same command with --run {tmp_path / 'run'} and its --resume goes on" in said
 
 
+def test_a_stop_while_the_data_load_leaves_a_finished_run_as_it_was(unbroken, voxloom, tmp_path):
+    run = tmp_path / "run"
+    voxloom("train", unbroken / "recipe.yaml", "--run", run, "training.max_epochs=1", "training.iterations_per_epoch=2")
+    before = (run / "report.html").read_bytes(), (run / "config.yaml").read_bytes()
+    process = start(unbroken / "recipe.yaml", run, "data.preprocess=[{name: median, size: 15}]", "system.num_cpus=1",
+                    f"data.cache_dir={tmp_path}/cache", "--resume", "never")
+    assert wait_until(lambda: record(run)["state"] == "running", process), process.stderr.read()
+    process.send_signal(signal.SIGTERM)
+    said, error = end_of(process)
+    assert process.returncode == 143 and "and its --resume goes on" in said, error
+    assert record(run)["state"] == "finished" and checkpoint(run).exists()
+    assert ((run / "report.html").read_bytes(), (run / "config.yaml").read_bytes()) == before
+
+
 def test_torchs_threads_are_those_of_the_checkpoint_where_the_cpus_allow_it(unbroken, voxloom, tmp_path):
     run = tmp_path / "run"
     options = ["train", unbroken / "recipe.yaml", "--run", run, "training.iterations_per_epoch=2", "--force"]

@@ -1,4 +1,5 @@
 """A run that goes on with other settings takes over what still fits; one that is refused is left as it was."""
+import json
 import shutil
 
 import numpy as np
@@ -46,15 +47,19 @@ def test_a_start_that_is_refused_leaves_the_run_as_it_was(finished, voxloom, tmp
     assert files_of(tmp_path / "run") == before and record(tmp_path / "run")["state"] == "finished"
 
 
-def test_another_measure_has_a_best_of_its_own(finished, tmp_path):
+@pytest.mark.parametrize("before, after", [
+    ([], ["validation.metric=loss"]),
+    (["validation.metric=loss"], ["validation.metric=loss", "loss.terms=[{name: dice, weight: 100}]"])], ids=str)
+def test_another_measure_has_a_best_of_its_own(finished, tmp_path, before, after):
+    finished("run", *before, "--resume", "never")
     run, former = tmp_path / "run", metadata(checkpoint(tmp_path / "run"))
-    said = finished("run", "validation.metric=loss", "training.max_epochs=4", "--force")
+    said = finished("run", *after, "training.max_epochs=4", "--force")
     losses = {row["step"]: float(row["loss"]) for row in rows(run, "val") if int(row["step"]) > 3}
     best = metadata(checkpoint(run, "best"))
     assert best["step"] == min(losses, key=losses.get)
     assert float(best["best_score"]) == pytest.approx(min(losses.values()))
     assert "the next validation counts as the best" in said.stderr
-    assert metadata(run / "checkpoints-before-1" / "best.safetensors")["best_score"] == former["best_score"]
+    assert metadata(run / "checkpoints-before-2" / "best.safetensors")["best_score"] == former["best_score"]
 
 
 def test_another_schedule_begins_without_a_memory(finished, tmp_path):
@@ -105,3 +110,16 @@ def test_bad_steps_are_passed_when_the_run_goes_on(voxloom, draw, tmp_path):
     assert reached == sorted(set(reached))
     told = (run / "bad_steps.jsonl").read_text().splitlines()
     assert len(told) == len(set(told)) == 3
+
+
+def test_steps_under_way_when_a_run_ends_for_bad_ones_are_told_too(voxloom, draw, tmp_path):
+    recipe, run = write_training(tmp_path, draw), tmp_path / "run"
+    for case in ("case_000", "case_001"):
+        np.save(tmp_path / "images" / f"{case}.npy", np.full((24, 26, 28), 3e38, np.float32))
+    ended = voxloom("train", recipe, "--run", run, "data.preprocess=[]", "training.max_bad_steps=3", "monitor.log_every=5",
+                    "training.max_epochs=4", "validation.every=0", check=False)
+    assert ended.returncode == 1 and "steps in a row were not finite" in ended.stderr
+    reached = int(metadata(checkpoint(run))["step"])
+    assert reached >= 3
+    told = [json.loads(line)["step"] for line in (run / "bad_steps.jsonl").read_text().splitlines()]
+    assert told == list(range(1, reached + 1))

@@ -154,6 +154,18 @@ def test_a_volume_is_read_anew_when_the_file_beside_its_header_changes(facts, dr
     expect(facts(steps, image=f"a/{name}"), scipy.ndimage.median_filter(after, size=3))
 
 
+def test_a_packed_dataset_behind_a_link_is_told_and_kept_as_packed(voxloom, draw, tmp_path):
+    array = np.random.default_rng(draw.randrange(2**32)).integers(0, 9, (5, 6, 7)).astype(np.uint8)
+    with h5py.File(tmp_path / "data", "w") as file:
+        file.create_dataset("volume", data=array, chunks=(2, 3, 4), compression="gzip")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["volume"] = h5py.ExternalLink("data", "volume")
+    told = json.loads(voxloom("inspect", f"{tmp_path}/a.h5:volume", "--json").stdout)
+    assert told["codec"] == "other"  # what is "none" is read from the file at every patch
+    voxloom("convert", f"{tmp_path}/a.h5:volume", tmp_path / "b.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), array)
+
+
 def test_a_step_that_does_not_exist_names_the_nearest(voxloom, tmp_path):
     save(tmp_path / "a.npy", np.zeros((4, 4, 4), np.uint8))
     recipe = write_recipe(tmp_path, {"images": ["a.npy"], "split": "none", "preprocess": [{"name": "zscor"}]})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import PROGRAM
 from processes import none_is_left, start_program, wait_for_step  # noqa: F401
-from training import assert_same_weights, checkpoint, record, rows, tensors, write_training
+from training import assert_same_weights, checkpoint, metadata, record, rows, tensors, write_training
 
 SHORT = ["training.max_epochs=3", "training.iterations_per_epoch=8", "training.ema=0.9", "training.schedule=plateau",
          "training.clip_norm=0.5", "monitor.log_every=1", "system.compute_threads=1"]
@@ -91,6 +91,19 @@ def start_long(trained, run):
                             "training.iterations_per_epoch=5000")
     wait_for_step(run, 2, process)
     return process
+
+
+def test_it_goes_on_from_where_its_files_are_now(trained, voxloom, tmp_path):
+    run, weights = tmp_path / "run", tmp_path / "begin.safetensors"
+    voxloom("weights", "export", checkpoint(trained / "one"), "--output", weights)
+    options = ["train", trained / "recipe.yaml", "--run", run, *TEAM, "training.iterations_per_epoch=4",
+               f"model.weights={weights}"]
+    voxloom(*options, "training.max_epochs=1")
+    weights.unlink()  # where it began
+    voxloom(*options, "training.max_epochs=2", "--force")
+    other = ["validation.metric=loss", "training.max_epochs=3", "--force", "--resume", checkpoint(run, "best")]
+    voxloom(*options, *other)  # a best by another measure is set aside before the others read it
+    assert record(run)["state"] == "finished" and metadata(checkpoint(run))["step"] == "12"
 
 
 def test_a_signal_to_every_process_of_a_job_saves_and_stops(trained, tmp_path):

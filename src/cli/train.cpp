@@ -79,7 +79,7 @@ ResumeRequest resume_request(const Arguments& arguments) {
 bool goes_on(const Arguments& arguments) {  // from a checkpoint
   if (arguments.resume != "auto") return arguments.resume != "never";
   return RunFolder::is_run(arguments.run) &&
-         fs::exists(CheckpointFolder(RunFolder::open(arguments.run).checkpoints()).last());
+         !CheckpointFolder(RunFolder::open(arguments.run).checkpoints()).newest_first().empty();
 }
 
 std::string command_line(const Arguments& arguments) {
@@ -176,7 +176,8 @@ void run(const Arguments& arguments) {
   TrainRequest request;
   request.config = load_config(words.config, words.overrides);
   Options checked = request.config.options;
-  if (goes_on(arguments)) checked.model.weights.clear();  // they are in its checkpoints, and the file may be gone
+  // They are in its checkpoints, and the file may be gone; a process of a team is told where they are by its first.
+  if (goes_on(arguments) || !arguments.follow.empty()) checked.model.weights.clear();
   check_settings(checked);  // what is wrong is said now, not after the data was read or days of training
   for (const auto& [key, reason] : ignored_model_options(request.config.options.model))
     request.config.warnings.push_back(key + " has no effect: " + reason);

@@ -20,20 +20,15 @@ std::vector<uint8_t> bytes_of_classes(const std::vector<int64_t>& class_values, 
   return bytes;
 }
 
-// A voxel is background where no label channel is likely: no channel says so.
-bool implies_background(const std::vector<int64_t>& label_channels, const DecodeOptions& options) {
-  return label_channels.size() < 2 || !options.background_channel;
-}
-
 std::vector<uint8_t> labels_of(const std::vector<int64_t>& label_channels, const DecodeOptions& options) {
-  const bool implied = implies_background(label_channels, options);
+  const bool implied = options.implies_background(std::ssize(label_channels));
   return bytes_of_classes(options.class_values, static_cast<int64_t>(label_channels.size()) + (implied ? 1 : 0));
 }
 
 void fill_labels(uint8_t* out, const float* logits, const std::vector<int64_t>& from, int64_t voxels,
                  const DecodeOptions& options) {
   const std::vector<uint8_t> label = labels_of(from, options);
-  const bool implied = implies_background(from, options);
+  const bool implied = options.implies_background(std::ssize(from));
   const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
   for (int64_t i = 0; i < voxels; ++i) {
     size_t best = 0;
@@ -52,7 +47,7 @@ void share_out(float* out, const float* logits, const std::vector<int64_t>& clas
   for (int64_t i = 0; i < voxels; ++i) {
     float largest = logits[classes.front() * voxels + i], sum = 0;
     for (const int64_t channel : classes) largest = std::max(largest, logits[channel * voxels + i]);
-    if (std::isinf(largest)) {  // no window lay here
+    if (std::isinf(largest) && largest < 0) {  // no window lay here
       for (const int64_t channel : classes) out[channel * voxels + i] = channel == classes.front() ? 1 : 0;
       continue;
     }
@@ -146,7 +141,7 @@ std::vector<float> foreground_of(const Logits& logits, const DecodeOptions& opti
   for (int64_t i = 0; i < voxels; ++i) {
     const auto chance = [&](int64_t channel) { return all[static_cast<size_t>(channel * voxels + i)]; };
     float& most = foreground[static_cast<size_t>(i)];
-    if (implies_background(from, options))
+    if (options.implies_background(std::ssize(from)))
       for (const int64_t channel : from) most = std::max(most, chance(channel));
     else
       most = 1 - chance(from.front());
@@ -190,6 +185,9 @@ std::vector<uint8_t> covered_by_windows(const Logits& logits, const std::vector<
 }  // namespace
 
 int64_t object_channels(int64_t channels, const DecodeOptions& options, const PostChain& chain) {
+  VOX_CHECK(
+      chain.wants_affinities() || !options.label_channels || knows_foreground(options),
+      "postprocess: objects are flooded within the foreground, and no loss term compared a channel with the label");
   const int64_t foreground = !chain.wants_affinities() && knows_foreground(options) ? 1 : 0;
   return foreground + std::ssize(chosen_channels(channels, options, chain));
 }

@@ -28,11 +28,13 @@ struct DecodeOptions {
   bool background_channel = true;
   std::vector<int64_t> value_channels{};  // distances, flows: values as they are, beside probabilities
   std::vector<int64_t> tanh_channels{};   // values that are the hyperbolic tangent of the output
-  // For chains that make objects. Where neither these nor label_channels are known, channels are taken as they come.
+  // For chains that make objects. Where label_channels are absent, channels are taken as they come.
   std::vector<int64_t> boundary_channels{}, affinity_channels{};
 
   bool labels() const { return output == Output::kLabels && !regression; }
   std::vector<int64_t> label_channels_of(int64_t channels) const;
+  // A voxel is background where none of so many label channels is likely: no channel says so.
+  bool implies_background(int64_t of_label) const { return of_label < 2 || !background_channel; }
 };
 
 // Logits are -infinity in all channels where no window lay: the first class, a probability or a value of 0, no object.

@@ -173,8 +173,8 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   if (H5Pfill_value_defined(creation.get(), &fill) >= 0 && fill == H5D_FILL_VALUE_USER_DEFINED)
     H5Pget_fill_value(creation.get(), memory_type(dtype), facts.fill.data());
   const H5D_layout_t layout = H5Pget_layout(creation.get());
-  if (!lies_plainly(file, dataset, creation.get())) return facts;
-  if (layout == H5D_CONTIGUOUS) {
+  const bool plain = lies_plainly(file, dataset, creation.get());
+  if (plain && layout == H5D_CONTIGUOUS) {
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset != HADDR_UNDEF) facts.offset = static_cast<int64_t>(offset);
   }
@@ -183,7 +183,7 @@ DatasetFacts read_facts(const File& file, const Dataset& dataset, const std::str
   const int rank = H5Pget_chunk(creation.get(), kMostAxes, dims);
   if (rank != static_cast<int>(facts.shape.size())) return facts;
   facts.chunk.assign(dims, dims + rank);
-  facts.pipeline = read_pipeline(creation.get(), size_of(facts.type));
+  if (plain) facts.pipeline = read_pipeline(creation.get(), size_of(facts.type));  // else the library unpacks
   return facts;
 }
 

@@ -53,7 +53,7 @@ struct LossSet::Impl {
   bool takes_softmax(const Term& term) const;
   std::vector<int64_t> class_order_of(const Term& term, std::vector<int64_t>& values) const;
   bool is_batch_wise(const Term& term) const;
-  std::vector<int64_t> channels_of(bool (*wanted)(const Term& term)) const;  // that these terms see
+  std::vector<int64_t> channels_of(const std::function<bool(const Term& term)>& wanted) const;  // that these terms see
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;
   bool holds_values(const at::Tensor& target, const View& view) const;

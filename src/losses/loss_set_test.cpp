@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "losses/loss_test_terms.h"
 
@@ -202,16 +204,20 @@ TEST(LossSet, TheFullestStepsOfAShortRunAreItsOwn) {
   EXPECT_EQ(fullest(10), std::vector<int64_t>{0});
 }
 
+bool throws(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
 TEST(LossSet, ClassesBeyondTheChannelsAreRefusedByTheirValues) {
   Case c;
   c.loss.terms = {term("dice")};
   const auto refuses = [&](int64_t channels, const std::vector<int64_t>& values) {
-    try {
-      LossSet(c.loss, c.data, channels).require_channels(values);
-    } catch (const Error&) {
-      return true;
-    }
-    return false;
+    return throws([&] { LossSet(c.loss, c.data, channels).require_channels(values); });
   };
   EXPECT_TRUE(refuses(2, {0, 1, 2}));
   EXPECT_FALSE(refuses(3, {0, 1, 2}));
@@ -231,12 +237,7 @@ TEST(LossSet, OneChannelNeedsABackgroundBesideSeveralValues) {
   Case c;
   c.loss.terms = {term("dice")};
   const auto refuses = [&](int64_t channels, const std::vector<int64_t>& values) {
-    try {
-      LossSet(c.loss, c.data, channels).require_background(values);
-    } catch (const Error&) {
-      return true;
-    }
-    return false;
+    return throws([&] { LossSet(c.loss, c.data, channels).require_background(values); });
   };
   EXPECT_TRUE(refuses(1, {1, 2}));
   EXPECT_FALSE(refuses(1, {0, 1, 2}));
@@ -249,6 +250,30 @@ TEST(LossSet, OneChannelNeedsABackgroundBesideSeveralValues) {
   c.data.labels = {};
   c.loss.terms[0].target = "boundary";
   EXPECT_FALSE(refuses(1, {1, 3}));
+}
+
+TEST(LossSet, ChannelsAgainstAKindAreThoseOfAllItsTerms) {
+  Case c;
+  c.loss.targets = {{"near", "affinity", {}}, {"far", "affinity", {}}};
+  c.loss.terms = {term("bce"), term("dice"), term("bce")};
+  for (LossTerm& one : c.loss.terms) one.target = "far";
+  c.loss.terms[2].target = "near";
+  c.loss.terms[0].channels = c.loss.terms[1].channels = {3, 4, 5};
+  c.loss.terms[2].channels = {0, 1, 2};
+  const LossSet loss(c.loss, c.data, 6);
+  EXPECT_THAT(loss.channels_against("affinity"), testing::ElementsAre(3, 4, 5, 0, 1, 2));
+  EXPECT_THAT(loss.channels_against("boundary"), testing::IsEmpty());
+}
+
+TEST(LossSet, ClassesOfBackgroundAloneAreRefused) {
+  Case c;
+  TargetOptions target{"classes", "one_hot", {}};
+  target.params.kind = Tree::Kind::kMap;
+  target.params.members = {{"classes", list_tree({scalar_tree("0")})}};
+  c.loss.targets = {target};
+  c.loss.terms = {term("bce")};
+  c.loss.terms[0].target = "classes";
+  EXPECT_TRUE(throws([&] { LossSet(c.loss, c.data, 1).label_channels(); }));
 }
 
 TEST(LossSet, CoarserOutputsOfARegressionSeeMeans) {

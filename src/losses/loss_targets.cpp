@@ -80,8 +80,8 @@ void LossSet::require_background(std::vector<int64_t> label_values) const {
   for (const Impl::View& view : impl_->views)
     VOX_CHECK(background || label_values.size() < 2 || !impl_->sees_label(view) || view.channels() > 1,
               "the labels have the values ", label_values.front(), " and ", label_values.back(),
-              " but no 0, and a network with one channel tells 0 from everything else; name the values in "
-              "data.labels and set model.out_channels to how many they are");
+              " but no 0, and a loss term that sees one channel tells 0 from everything else; name the values in "
+              "data.labels and give the term as many channels as these are (model.out_channels, or its own channels)");
 }
 
 LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {
@@ -108,17 +108,16 @@ LossSet::LabelChannels LossSet::label_channels() const {
 }
 
 std::vector<int64_t> LossSet::channels_against(const std::string& kind) const {
-  for (const Impl::Term& term : impl_->terms)
-    if (impl_->options.kind_of_target(term.options.target) == kind) return impl_->views[term.view].numbers();
-  return {};
+  return impl_->channels_of(
+      [&](const Impl::Term& term) { return impl_->options.kind_of_target(term.options.target) == kind; });
 }
 
-std::vector<int64_t> LossSet::Impl::channels_of(bool (*wanted)(const Term& term)) const {
+std::vector<int64_t> LossSet::Impl::channels_of(const std::function<bool(const Term& term)>& wanted) const {
   std::vector<int64_t> channels;
   for (const Term& term : terms) {
     if (!wanted(term)) continue;
-    const std::vector<int64_t> own = views[term.view].numbers();
-    channels.insert(channels.end(), own.begin(), own.end());
+    for (const int64_t channel : views[term.view].numbers())
+      if (std::find(channels.begin(), channels.end(), channel) == channels.end()) channels.push_back(channel);
   }
   return channels;
 }
@@ -157,6 +156,8 @@ std::vector<int64_t> LossSet::Impl::class_order_of(const Term& term, std::vector
   values = parse_params<OneHotOptions>(target.params, "loss.targets: one_hot").classes;
   VOX_CHECK(std::ssize(values) == views[term.view].channels(), "loss.targets: ", target.name, " has ", values.size(),
             " classes, but loss.terms: ", term.options.name, " sees ", views[term.view].channels(), " channels");
+  VOX_CHECK(values != std::vector<int64_t>{0}, "loss.targets: ", target.name,
+            " has the class 0 alone, and no label could be made of it; name the others");
   std::vector<int64_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(),

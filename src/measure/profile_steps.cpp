@@ -373,6 +373,10 @@ TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolde
 }
 
 StepRecord record_steps(const ProfileRequest& request) {
+  const SignalWatch signals;  // also between its parts: whoever ends it lets the folder go
+  const auto leave_if_asked = [&] {
+    if (const int signal = signals.stop_signal(); signal != 0) throw Interrupted{signal};
+  };
   const ScratchFolder folder("profile");
   StepWatch watch(request);
   TrainRequest train_request = measuring_request(request, folder);
@@ -381,10 +385,12 @@ StepRecord record_steps(const ProfileRequest& request) {
                                   .same_batch = [&] { return watch.same_batch(); }};
   if (const TrainOutcome outcome = train(train_request); outcome.exit_status != 0)
     throw Interrupted{outcome.exit_status - 128};
+  leave_if_asked();
   StepRecord record = watch.take();
   if (request.details && record.details.steps > 0)
     record.details.ceilings =
         measure_ceilings(record.on_gpu ? CeilingOf::kGpu : CeilingOf::kCpu, request.config.options.training.precision);
+  leave_if_asked();
   return record;
 }
 

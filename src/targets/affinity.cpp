@@ -1,5 +1,5 @@
 // Affinities: whether a voxel and the one an offset before it belong to the same object, one channel per offset.
-// Unknown where the other voxel is not seen, but for background, which belongs to none.
+// Background belongs to none. Unknown where either voxel is not seen.
 #include "config/params.h"
 #include "targets/target.h"
 
@@ -40,8 +40,7 @@ class Affinity : public Target {
 
  private:
   static int8_t between(std::optional<uint8_t> one, std::optional<uint8_t> other) {
-    if (one == 0 || other == 0) return 0;
-    return one && other ? int8_t{*one == *other} : kUnknown;
+    return one && other ? int8_t{*one != 0 && *one == *other} : kUnknown;
   }
   std::vector<Extent3> offsets_;
 };

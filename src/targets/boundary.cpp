@@ -1,5 +1,5 @@
 // Boundaries: voxels that have a face neighbour of another label, on both sides, as scikit-image's find_boundaries.
-// Unknown where no neighbour is seen to be another and one is not seen.
+// Unknown where a neighbour is not seen. Patches one voxel thick have no neighbours along that axis.
 #include "config/params.h"
 #include "targets/target.h"
 
@@ -28,12 +28,9 @@ class BoundaryTarget : public Target {
       for (int64_t y = 0; y < e.y; ++y) {
         for (int64_t x = 0; x < e.x; ++x, ++voxel) {
           Neighbours around{patch, voxel, patch.seen(voxel)};
-          around.look(z > 0, -e.y * e.x);
-          around.look(z + 1 < e.z, e.y * e.x);
-          around.look(y > 0, -e.x);
-          around.look(y + 1 < e.y, e.x);
-          around.look(x > 0, -1);
-          around.look(x + 1 < e.x, 1);
+          around.look_along(z, e.z, e.y * e.x);
+          around.look_along(y, e.y, e.x);
+          around.look_along(x, e.x, 1);
           *value++ = value_of(around);
         }
       }
@@ -47,6 +44,11 @@ class BoundaryTarget : public Target {
     std::optional<uint8_t> own;
     bool differs = false, hidden = false;
 
+    void look_along(int64_t place, int64_t size, int64_t step) {
+      if (size == 1) return;
+      look(place > 0, -step);
+      look(place + 1 < size, step);
+    }
     void look(bool there, int64_t step) {
       const std::optional<uint8_t> other = there ? patch.seen(voxel + step) : std::nullopt;
       hidden |= !other;
@@ -55,10 +57,8 @@ class BoundaryTarget : public Target {
   };
 
   int8_t value_of(const Neighbours& around) const {
-    if (!around.own) return kUnknown;
-    if (!(*around.own != 0 ? inner_ : outer_)) return 0;
-    if (around.differs) return 1;
-    return around.hidden ? kUnknown : int8_t{0};
+    if (!around.own || around.hidden) return kUnknown;
+    return around.differs && (*around.own != 0 ? inner_ : outer_);
   }
   bool inner_, outer_;
 };

@@ -1,4 +1,5 @@
-// Distances within a patch of which a part may be hidden: what lies there could be nearer than anything that is seen.
+// Distances within a patch, of which a part may be hidden: what lies there could be nearer than anything that is seen.
+// Nothing lies beyond the patch: a network sees no more of it when it predicts.
 #pragma once
 
 #include <vector>
@@ -18,7 +19,9 @@ std::vector<float> squared_distances_to(const IsThere& is_there, const Extent3& 
   return squared;
 }
 
-// To the nearest voxel that is not seen: beyond the patch, ignored or masked. No larger distance can be known.
-std::vector<float> squared_distances_to_hidden(const LabelPatch& patch, const EdtOptions& options);
+// To the nearest voxel that is ignored or masked. No larger distance can be known.
+inline std::vector<float> squared_distances_to_hidden(const LabelPatch& patch, const EdtOptions& options) {
+  return squared_distances_to([&](int64_t voxel) { return !patch.seen(voxel); }, patch.extent, options);
+}
 
 }  // namespace vox

@@ -1,6 +1,6 @@
 // Flow: three channels (z, y, x) that point inwards, the direction in which the distance to the outside of the object
 // grows; of length 1 inside objects and 0 elsewhere. Objects are told apart by their labels.
-// Unknown where a distance beside a voxel may be shorter than what is seen of the object says.
+// Unknown where a hidden voxel is nearer than the outside that is seen.
 #include <algorithm>
 #include <cmath>
 
@@ -50,10 +50,8 @@ class Flow : public Target {
     float slope[3], length = 0;
     for (int axis = 0; axis < 3; ++axis) {
       const int64_t place = voxel / step[axis] % e[axis];
-      const bool between = place > 0 && place + 1 < e[axis];
-      slope[axis] = between ? distance[static_cast<size_t>(voxel + step[axis])] -
-                                  distance[static_cast<size_t>(voxel - step[axis])]
-                            : kUnknownValue;
+      const int64_t after = place + 1 < e[axis] ? step[axis] : 0, before = place > 0 ? step[axis] : 0;
+      slope[axis] = distance[static_cast<size_t>(voxel + after)] - distance[static_cast<size_t>(voxel - before)];
       length += slope[axis] * slope[axis];
     }
     length = std::sqrt(length);

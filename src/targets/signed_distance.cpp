@@ -1,5 +1,5 @@
 // Signed distance to the surface of the foreground, negative inside, in parts of a limit: -1 to 1. Measured between
-// centres of voxels. Unknown where hidden voxels are nearer than the surface that is seen, and than the limit.
+// centres of voxels of the patch. Unknown where hidden voxels are nearer than the limit.
 #include <cmath>
 
 #include "config/params.h"
@@ -30,12 +30,13 @@ class SignedDistance : public Target {
     const std::vector<float> to_inside = squared_distances_to(is_inside, patch.extent, edt),
                              to_outside = squared_distances_to(is_outside, patch.extent, edt),
                              to_hidden = squared_distances_to_hidden(patch, edt);
+    const auto limit = static_cast<float>(options_.limit),
+               at_limit = static_cast<float>(options_.limit * options_.limit);
     auto* value = reinterpret_cast<float*>(out);
     for (size_t i = 0; i < to_hidden.size(); ++i) {
       const bool inside = to_inside[i] == 0;
-      const float squared = inside ? to_outside[i] : to_inside[i];
-      const float part = std::sqrt(squared) / static_cast<float>(options_.limit);
-      value[i] = squared > to_hidden[i] ? kUnknownValue : inside ? -part : part;
+      const float part = std::sqrt(inside ? to_outside[i] : to_inside[i]) / limit;
+      value[i] = to_hidden[i] < at_limit ? kUnknownValue : inside ? -part : part;
     }
   }
 

@@ -149,29 +149,41 @@ class RunThatGoesBack : public testing::Test {
 
   RunFolder run_;
   CheckpointFolder folder_;
+  fs::path from_ = run_.checkpoints() / "epoch-0002.safetensors";
 };
 
 TEST_F(RunThatGoesBack, NamesTheBestOfItsStateAgain) {
   TrainState state = state_at(2);
-  EXPECT_EQ(go_back_to(run_, state).size(), 1u);
+  EXPECT_EQ(go_back_to(run_, state, from_).size(), 1u);
   EXPECT_EQ(step_of(run_.path() / "checkpoints-before-1" / "best.safetensors"), "3");
   EXPECT_EQ(step_of(folder_.best()), "1");
   EXPECT_EQ(state.best_score, 0.1);
-  EXPECT_TRUE(go_back_to(run_, state).empty());
+  EXPECT_TRUE(go_back_to(run_, state, from_).empty());
 }
 
 TEST_F(RunThatGoesBack, ForgetsABestThatItHasNoFileOf) {
   fs::remove(run_.checkpoints() / "epoch-0001.safetensors");
   TrainState state = state_at(2);
-  EXPECT_EQ(go_back_to(run_, state).size(), 2u);
+  EXPECT_EQ(go_back_to(run_, state, from_).size(), 2u);
   EXPECT_FALSE(state.best_score);
   EXPECT_FALSE(fs::exists(folder_.best()));
+}
+
+TEST_F(RunThatGoesBack, TellsWhereTheFileLiesThatItGoesOnFrom) {
+  TrainState state = state_at(3);
+  go_back_to(run_, state, from_);
+  EXPECT_EQ(from_, run_.checkpoints() / "epoch-0002.safetensors");
+  from_ = folder_.best();
+  state.best_score.reset();  // as where another measure judges
+  go_back_to(run_, state, from_);
+  EXPECT_EQ(from_, run_.path() / "checkpoints-before-1" / "best.safetensors");
+  EXPECT_EQ(step_of(from_), "3");
 }
 
 TEST_F(RunThatGoesBack, TakesNoFileOfAnotherHistoryForItsBest) {
   TrainState state = state_at(3);
   state.best_score = 0.8;
-  EXPECT_EQ(go_back_to(run_, state).size(), 2u);
+  EXPECT_EQ(go_back_to(run_, state, from_).size(), 2u);
   EXPECT_EQ(step_of(run_.path() / "checkpoints-before-1" / "best.safetensors"), "3");
   EXPECT_FALSE(state.best_score);
 }

@@ -268,10 +268,11 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   options.output.format = inference.format.starts_with('.') ? inference.format.substr(1) : inference.format;
   if (!request.probabilities) options.output.postprocess = inference.postprocess;
   if (request.threshold) use_threshold(options.output, *request.threshold);
-  const bool one_class =
-      options.output.decode.labels() && options.output.decode.label_channels_of(trained.model.out_channels).size() == 1;
-  if (request.threshold && !one_class && request.say)
-    request.say("note: --threshold cuts the probability of one class into labels; nothing is cut here");
+  const DecodeOptions& decode = options.output.decode;
+  const int64_t of_label = std::ssize(decode.label_channels_of(trained.model.out_channels));
+  const bool cuts = decode.labels() && of_label > 0 && decode.implies_background(of_label);
+  if (request.threshold && !cuts && request.say)
+    request.say("note: --threshold cuts labels where no channel is the background's; nothing is cut here");
   options.mask = {inference.mask, trained.options.data.root};
   if (!inference.skip_below.empty()) options.skip_below = static_cast<float>(inference.skip_below.front());
   options.submission = submission_from_name(inference.submission);

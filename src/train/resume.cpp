@@ -48,11 +48,23 @@ std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
   return found;
 }
 
+// By another measure, or of other voxels.
+bool judges_otherwise(const Options& before, const Options& now) {
+  constexpr std::array kJudges{"validation.metric", "validation.better", "validation.mode",
+                               "data.validation",   "data.split",        "data.split_seed",
+                               "data.ignore_label", "data.labels",       "training.fold"};
+  const bool by_loss = now.validation.metric == "loss" || now.validation.metric.starts_with("loss.");
+  const std::vector<OptionDifference> changed = differences(before, now);
+  return std::any_of(changed.begin(), changed.end(), [&](const OptionDifference& difference) {
+    return (by_loss && difference.key.starts_with("loss.")) ||
+           std::find(kJudges.begin(), kJudges.end(), difference.key) != kJudges.end();
+  });
+}
+
 // Scores by one measure say nothing of those by another, nor does what a schedule remembers of what another one does.
 void forget_what_changed(const Options& before, const Options& now, ResumePoint& point) {
   TrainState& state = point.state;
-  const ValidationOptions &old = before.validation, &wanted = now.validation;
-  point.judged_otherwise = old.metric != wanted.metric || old.better != wanted.better || old.mode != wanted.mode;
+  point.judged_otherwise = judges_otherwise(before, now);
   if (point.judged_otherwise || before.training.schedule != now.training.schedule) state.schedule = {};
   if (!point.judged_otherwise) return;
   if (state.best_score) point.notes.push_back("scores are not those of before: the next validation counts as the best");
@@ -146,7 +158,7 @@ std::string rounding_note(const TrainState& stored, const std::map<std::string, 
                 join(changed, "; "));
 }
 
-std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state) {
+std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state, fs::path& file) {
   std::vector<std::string> said;
   const CheckpointFolder folder(run.checkpoints());
   const fs::path aside = next_aside(run);
@@ -156,6 +168,7 @@ std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state) {
     said.push_back(concat("the run's ", later ? "checkpoints of later steps" : "best checkpoint",
                           ", and its curves so far, are now in ", aside.string()));
   }
+  if (!fs::exists(file)) file = aside / file.filename();
   if (state.best_score && !name_best(folder, state)) {
     said.push_back(concat("this run has no checkpoint of the best score so far, which was at step ", state.best_step,
                           "; its next validation counts as the best"));

@@ -39,8 +39,8 @@ void set_aside(const RunFolder& run);
 // For a run that goes on at `state`, from a file that was named or with another measure. Checkpoints of its own that it
 // goes back behind, and a `best` that is not the one of `state`, are kept where `auto` does not look: else the next
 // start would take up what this one leaves. `best` then names the file of the best score; where none is left, `state`
-// forgets the score. Returns what to say.
-std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state);
+// forgets the score. `file`, where `state` was read, is where that lies afterwards. Returns what to say.
+std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state, std::filesystem::path& file);
 
 // What to say where the machine or torch's threads are not those of the checkpoint; empty: they are.
 std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads);

@@ -99,7 +99,7 @@ class Session {
     return {0, run, concat("The run ", run.string(), " is finished ", how)};
   }
 
-  void prepare(const std::optional<ResumePoint>& point) {
+  void prepare(std::optional<ResumePoint>& point) {
     CheckpointFolder(writer_.folder().checkpoints()).remove_leftovers();
     if (!former_) write_configuration();
     for (const std::string& warning : request_.config.warnings) log_.warn(warning);
@@ -137,12 +137,12 @@ class Session {
 
   // Once its curves could be read nothing refuses: what the run has of steps that it will make anew is set aside or
   // cut.
-  void go_on_from(const std::optional<ResumePoint>& point) {
+  void go_on_from(std::optional<ResumePoint>& point) {
     if (const fs::path curves = writer_.folder().metrics(); path_exists(curves)) read_metrics(curves);
     changed_ = true;
     if (request_.resume.mode == ResumeMode::kNever) set_aside(writer_.folder());
     if (point && (from_file() || point->judged_otherwise))
-      for (const std::string& said : go_back_to(writer_.folder(), state_)) log_.warn(said);
+      for (const std::string& said : go_back_to(writer_.folder(), state_, point->file.path)) log_.warn(said);
     log_.resume_after(state_.step, state_.epoch_open);
   }
 
@@ -283,7 +283,8 @@ class Session {
 
   const char* of_resume() const {  // what the command that goes on says of it
     if (request_.resume.mode == ResumeMode::kAuto) return "";
-    return from_file() && !begun_ ? " and its --resume" : " and without --resume";
+    const bool same_again = from_file() ? !begun_ : !changed_;
+    return same_again ? " and its --resume" : " and without --resume";
   }
 
   TrainOutcome outcome_of(LoopEnd end) {
@@ -291,8 +292,12 @@ class Session {
     const int signal = end == LoopEnd::kSignal ? signals_.stop_signal() : 0;
     const std::string why = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "voxloom stop";
     const std::string run = writer_.folder().path().string();
-    writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : "");
-    write_report_quietly();
+    if (former_ && !changed_) {  // stopped before anything was done: the run is what it was
+      writer_.finish(former_->state, former_->reason);
+    } else {
+      writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : "");
+      write_report_quietly();
+    }
     std::string sentence = concat(stopped ? "Stopped" : "Finished", " at step ", state_.step);
     if (state_.best_score)
       sentence += concat("; best ", options_.validation.metric, " ", format_number(*state_.best_score, 4), " at step ",
@@ -323,7 +328,8 @@ class Session {
 
 RehearsalReport Session::rehearse(int64_t steps) {
   try {
-    prepare(std::nullopt);
+    std::optional<ResumePoint> from_nothing;
+    prepare(from_nothing);
   } catch (const StoppedWhileLoading&) {
     return {.stop_signal = signals_.stop_signal()};
   }

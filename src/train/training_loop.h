@@ -80,6 +80,7 @@ class TrainingLoop {
   void note_gpu_times(const Window& window);
   void note_values(const Pending& pending, const StepValues& values);
   void note_bad(const Pending& pending, const StepValues& values);
+  [[noreturn]] void end_for_bad_steps();
   void log_step(const Pending& pending, const StepValues& values);
   void take_up_kept();
   void log_histograms(int64_t step);
@@ -100,6 +101,7 @@ class TrainingLoop {
   std::shared_ptr<Pipeline> pipeline_;
   std::unique_ptr<StepRunner> runner_;
   std::vector<Pending> pending_;
+  std::optional<std::pair<BadStep, int64_t>> last_straw_;  // so many in a row end the run
   std::optional<Window> window_;
   Unlogged unlogged_;
   std::vector<int64_t> term_ns_;                                  // Window::term_ns of the one before

@@ -77,6 +77,9 @@ void TrainingLoop::read_window() {
     note_values(step, step_values);
   }
   window_start_ = Clock::now();
+  if (!last_straw_) return;
+  if (!pending_.empty()) return read_pending();  // steps that were under way meanwhile are told too
+  end_for_bad_steps();
 }
 
 void TrainingLoop::note_terms(const StepReport& report, const StepValues& values) {
@@ -136,10 +139,14 @@ void TrainingLoop::note_bad(const Pending& pending, const StepValues& values) {
   }
   bad.cases.assign(cases.begin(), cases.end());
   parts_.log.bad_step(bad);
-  if (state.bad_in_a_row < std::max<int64_t>(1, parts_.options.training.max_bad_steps)) return;
+  if (state.bad_in_a_row >= std::max<int64_t>(1, parts_.options.training.max_bad_steps))
+    last_straw_ = {std::move(bad), state.bad_in_a_row};
+}
+
+void TrainingLoop::end_for_bad_steps() {
+  const auto& [bad, in_a_row] = *last_straw_;
   background_.finish();
-  const int64_t in_a_row = std::exchange(state.bad_in_a_row, 0);
-  pending_.clear();  // a step that was under way meanwhile
+  parts_.state.bad_in_a_row = 0;
   const bool saved_before = fs::exists(folder_.last());
   save({});
   background_.finish();

@@ -1,5 +1,5 @@
 // Boundaries: voxels that have a face neighbour of another label, on both sides, as scikit-image's find_boundaries.
-// Unknown where a neighbour is not seen. Patches one voxel thick have no neighbours along that axis.
+// Nothing lies beyond the patch. Unknown where a neighbour is ignored or masked.
 #include "config/params.h"
 #include "targets/target.h"
 
@@ -45,12 +45,11 @@ class BoundaryTarget : public Target {
     bool differs = false, hidden = false;
 
     void look_along(int64_t place, int64_t size, int64_t step) {
-      if (size == 1) return;
-      look(place > 0, -step);
-      look(place + 1 < size, step);
+      if (place > 0) look(-step);
+      if (place + 1 < size) look(step);
     }
-    void look(bool there, int64_t step) {
-      const std::optional<uint8_t> other = there ? patch.seen(voxel + step) : std::nullopt;
+    void look(int64_t step) {
+      const std::optional<uint8_t> other = patch.seen(voxel + step);
       hidden |= !other;
       differs |= other && other != own;
     }

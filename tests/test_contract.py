@@ -64,6 +64,10 @@ def test_names_that_are_not_utf8_are_told_in_json(voxloom, draw, tmp_path):
                       ["evaluate", "--task", "segmentation", "--prediction", volume, "--reference", volume]):
         result = voxloom(*arguments, "--json", check=False, cwd=tmp_path, errors="strict")
         assert "M\ufffdller" in json.dumps(json.loads(result.stdout), ensure_ascii=False), arguments
+    volume.write_bytes(b"\x93NUMPY and no more")  # a damaged file is named
+    for command in ("doctor", "inspect"):
+        result = voxloom(command, recipe, "data.split=none", "--json", check=False, cwd=tmp_path, errors="strict")
+        assert "M\ufffdller" in json.dumps(json.loads(result.stdout), ensure_ascii=False), command
 
 
 @pytest.mark.parametrize("kind", ["scroll", "dose", "mitochondria"])

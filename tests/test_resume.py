@@ -322,6 +322,7 @@ def test_a_stop_while_the_data_load_leaves_a_finished_run_as_it_was(unbroken, vo
     said, error = end_of(process)
     assert process.returncode == 143 and "and its --resume goes on" in said, error
     assert record(run)["state"] == "finished" and checkpoint(run).exists()
+    assert record(run)["processes"][-1]["how"] == "stopped: SIGTERM"
     assert ((run / "report.html").read_bytes(), (run / "config.yaml").read_bytes()) == before
 
 

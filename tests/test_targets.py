@@ -91,6 +91,13 @@ def test_labels_of_one_hot_channels_are_the_values_of_their_classes(voxloom, dra
         expected = np.where(raw.max(0) > 0, expected, 0)
     sure = np.abs(raw).min(0) > 1e-4
     assert np.array_equal(found[sure], expected[sure]) and sure.mean() > 0.99
+    cut = voxloom("predict", tmp_path / "run", tmp_path / "images" / "case_002.npy", "--output", tmp_path / "cut",
+                  "--threshold", "0.9")
+    assert ("nothing is cut here" in cut.stderr) == (0 in classes)
+    if 0 not in classes:
+        expected = np.where(raw.max(0) > np.log(9), np.array(classes)[raw.argmax(0)], 0)
+    sure = (np.abs(raw).min(0) > 1e-4) & (np.abs(raw - np.log(9)).min(0) > 1e-4)
+    assert np.array_equal(np.load(tmp_path / "cut" / "case_002.npy")[sure], expected[sure])
     reference = np.load(tmp_path / "labels" / "case_002.npy")
     reference = np.where(np.isin(reference, classes), reference, 0)
     scores = [2 * np.sum((found == one) & (reference == one)) / (np.sum(found == one) + np.sum(reference == one))

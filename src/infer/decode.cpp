@@ -187,7 +187,8 @@ std::vector<uint8_t> covered_by_windows(const Logits& logits, const std::vector<
 int64_t object_channels(int64_t channels, const DecodeOptions& options, const PostChain& chain) {
   VOX_CHECK(
       chain.wants_affinities() || !options.label_channels || knows_foreground(options),
-      "postprocess: objects are flooded within the foreground, and no loss term compared a channel with the label");
+      "inference.postprocess: watershed floods the foreground, and no loss term of this network was compared with the "
+      "label; add --probabilities, or mutex_watershed where it predicts affinities");
   const int64_t foreground = !chain.wants_affinities() && knows_foreground(options) ? 1 : 0;
   return foreground + std::ssize(chosen_channels(channels, options, chain));
 }

@@ -139,6 +139,13 @@ TEST(Objects, AreMadeOfTheForegroundWhereverItIs) {
   EXPECT_THAT(objects_in(row_of({left, other, right}), sigmoids, "watershed"), expected);
 }
 
+TEST(Objects, AreNotFloodedWhereNothingIsKnownToBeForeground) {
+  DecodeOptions options{.label_channels = std::vector<int64_t>{}};
+  options.boundary_channels = {0};
+  const Logits logits = row_of({std::vector<float>(6, 5.0F), std::vector<float>(6, 5.0F)});
+  EXPECT_THROW(objects_in(logits, options, "watershed"), Error);
+}
+
 TEST(Objects, OfAffinitiesAreNowhereWhereNoWindowLay) {
   const std::vector<float> across(6, -5.0F), along{0, 5, -5, 5, -100, -100}, unseen{-5, -5, -5, -5, -100, -100};
   DecodeOptions options{.label_channels = std::vector<int64_t>{}};

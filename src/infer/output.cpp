@@ -61,7 +61,7 @@ CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file
   const size_t of_label = options.decode.label_channels_of(channels).size();
   VOX_CHECK(of_label > 0 || !options.decode.labels() || chain_.wants_channels(),
             "no term of this network's loss was compared with the label, so there are no labels to predict; add "
-            "--probabilities, or inference.postprocess with watershed or mutex_watershed");
+            "--probabilities, or inference.postprocess with mutex_watershed");
   VOX_CHECK(chain_.empty() || ((of_label == 1 || chain_.wants_channels()) && options.decode.labels()),
             "inference.postprocess works on the labels of one class, or makes objects from several channels as its "
             "first step; leave it out for several classes, for regression, and with --probabilities");

@@ -277,6 +277,7 @@ LossSet::LossSet(const LossOptions& options, const DataOptions& data, int64_t ou
   }
   require_channels(data.labels);
   require_background(data.labels);
+  label_channels();  // refuses classes that do not fit their term
 }
 
 LossSet::~LossSet() = default;

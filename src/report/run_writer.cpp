@@ -144,6 +144,14 @@ void RunWriter::save_progress() {
 
 void RunWriter::finish(RunState state, const std::string& why) {
   const std::string reason = foreign_error(why).sentence;  // torch may have thrown it; the log has it all
+  end(state, reason, reason.empty() ? name_of(state) : concat(name_of(state), ": ", reason));
+}
+
+void RunWriter::put_back(const RunRecord& former, const std::string& how) {
+  end(former.state, former.reason, foreign_error(how).sentence);
+}
+
+void RunWriter::end(RunState state, const std::string& reason, const std::string& how) {
   if (heartbeat_.joinable()) {
     heartbeat_.request_stop();
     heartbeat_.join();
@@ -157,7 +165,7 @@ void RunWriter::finish(RunState state, const std::string& why) {
     record_.reason = reason;
     RunProcess& self = record_.processes.back();
     self.ended = utc_now();
-    self.how = reason.empty() ? name_of(state) : concat(name_of(state), ": ", reason);
+    self.how = how;
     status = status_;
     status.last_checkpoint = record_.last_checkpoint;
     status.last_warning = record_.last_warning;

@@ -44,9 +44,12 @@ class RunWriter {
   void checkpoint_written(const fs::path& file, int64_t step);
   StopRequest stop_requested() const { return stop_.load(); }  // looked up once a second
   void finish(RunState state, const std::string& reason = "");
+  // The same for a start that changed nothing: the run is what `former` says, and `how` is how this process ended.
+  void put_back(const RunRecord& former, const std::string& how);
 
  private:
   void add_process();
+  void end(RunState state, const std::string& reason, const std::string& how);
   void beat(std::stop_token stop);
 
   const RunFolder folder_;

@@ -34,7 +34,8 @@ struct LabelPatch {
 };
 
 // What depends on labels that the patch does not show: losses leave it out. Which voxels these are follows from what is
-// hidden alone, not from the labels beside it: values that are known more often than others would be taught there.
+// hidden alone, not from the labels beside it: values that are known more often than others would be taught there. (Not
+// so for flows, whose directions may depend on what is hidden at any distance: flow.cpp.)
 constexpr int8_t kUnknown = -1;                                           // of kInt8
 constexpr float kUnknownValue = std::numeric_limits<float>::quiet_NaN();  // of kFloat32
 

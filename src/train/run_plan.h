@@ -22,6 +22,7 @@ std::map<std::string, std::string> machine_of(const c10::Device& device, const O
 // Steps of an epoch over so many cases; `step_s` is what a step takes, where an epoch is given as a duration.
 int64_t epoch_steps(const Options& options, size_t cases, double step_s);
 
+// At which training.max_epochs end; `state` has the steps of an epoch where the options give no number.
 int64_t last_step(const TrainState& state, const Options& options);
 
 // Whether nothing is left to do after `state`.

@@ -59,7 +59,7 @@ class Session {
     } catch (const std::exception& error) {
       writer_.log(concat("failed: ", error.what()));
       if (former_ && !changed_ && former_->state != RunState::kFailed)  // refused: the run is what it was
-        writer_.finish(former_->state, former_->reason);
+        writer_.put_back(*former_, concat("refused: ", error.what()));
       else
         writer_.finish(RunState::kFailed, error.what());
       if (changed_) write_report_quietly();
@@ -135,7 +135,7 @@ class Session {
 
   void write_configuration() { write_file(writer_.folder().config(), to_yaml(options_)); }
 
-  // Once its curves could be read nothing refuses: what the run has of steps that it will make anew is set aside or
+  // Refuses curves that cannot be read, and nothing else: what the run has of steps to be made anew is set aside or
   // cut.
   void go_on_from(std::optional<ResumePoint>& point) {
     if (const fs::path curves = writer_.folder().metrics(); path_exists(curves)) read_metrics(curves);
@@ -293,7 +293,7 @@ class Session {
     const std::string why = signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "voxloom stop";
     const std::string run = writer_.folder().path().string();
     if (former_ && !changed_) {  // stopped before anything was done: the run is what it was
-      writer_.finish(former_->state, former_->reason);
+      writer_.put_back(*former_, concat("stopped: ", why));
     } else {
       writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : "");
       write_report_quietly();
@@ -322,7 +322,7 @@ class Session {
   TrainState state_;
   NamedTensors kept_;  // of the checkpoint: what terms with a delay found before it
   std::unique_ptr<Team> team_;
-  bool changed_ = false;  // what the run has of later steps
+  bool changed_ = false;  // the run: until then a start that ends leaves it as it was
   bool begun_ = false;    // the loop, which saves where it is stopped
 };
 

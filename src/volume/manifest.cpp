@@ -148,8 +148,8 @@ fs::path table_of(const DataOptions& data) {
   const fs::path named = fs::path(data.root) / data.csv, beside_data = fs::path(data.root) / named.filename();
   if (fs::exists(named)) return named;
   VOX_CHECK(fs::exists(beside_data), "data.csv: there is no table ", named.filename().string(), " in ", data.root,
-            named == beside_data ? "" : concat(", nor is there ", named.string()),
-            fs::is_directory(data.root) ? "; is data.root right?" : "; there is no such folder, is data.root right?");
+            fs::is_directory(data.root) ? "" : ", which is no folder",
+            named == beside_data ? "" : concat(", nor is there ", named.string()), "; is data.root right?");
   return beside_data;
 }
 

@@ -29,6 +29,17 @@ def test_a_recipe_is_accepted_as_it_is(voxloom, recipe):
     assert "trained parameters" in result.stdout, "no network can be made of it"
 
 
+@pytest.mark.parametrize("filters", [32, 64, 128])
+def test_the_challenges_network_has_its_weights_at_every_width(voxloom, filters):
+    """Kernels of 4^3 between so many times `filters` channels, two numbers for each normed one, one bias at the end."""
+    levels = [(1, 2), (2, 4), (4, 8), (8, 8), (8, 8), (8, 8), (16, 8), (16, 4), (8, 2), (4, 1)]
+    kernels = 11 * filters + 2 * filters + sum(a * b for a, b in levels) * filters**2
+    normed = (1 + 2 + 4 + 8 + 8 + 8 + 8 + 4 + 2 + 1) * filters
+    shown = voxloom("train", REPOSITORY / "recipes/openkbp_dose/reference.yaml", f"model.filters={filters}", "--dry-run")
+    trained = next(line for line in shown.stdout.splitlines() if "trained parameters" in line)
+    assert int(trained.split()[1]) == 64 * kernels + 2 * normed + 1
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=named)
 def test_no_key_of_a_recipe_is_without_effect(voxloom, recipe):
     findings = json.loads(voxloom("doctor", recipe, "--json", check=False).stdout)["recipe"]

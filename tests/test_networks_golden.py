@@ -110,12 +110,12 @@ def peer_run(network, image, gradients):
 
 
 def sensitivity(network, image, gradients, grads, generator, draws):
-    """How far each gradient moves with an image that moves by a little more than float32 rounds. Where a norm sees few
-    voxels, two correct programs differ by as much."""
+    """How far each gradient moves with an image, and gradients of the outputs, that move by a little more than float32
+    rounds. Where a norm sees few voxels, or the last bias a sum that cancels, two correct programs differ by as much."""
     moves = dict.fromkeys(grads, 0.0)
     for _ in range(draws):
-        moved = image + 2e-6 * torch.randn(image.shape, generator=generator)
-        for name, gradient in peer_run(network, moved, gradients)[1].items():
+        moved = [values + 2e-6 * torch.randn(values.shape, generator=generator) for values in (image, *gradients)]
+        for name, gradient in peer_run(network, moved[0], moved[1:])[1].items():
             moves[name] = max(moves[name], relative(gradient, grads[name]))
     return moves
 

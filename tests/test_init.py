@@ -94,6 +94,32 @@ def test_intensities_of_ct_are_those_of_labelled_voxels(voxloom, generator, tmp_
         np.testing.assert_allclose([steps[1]["mean"], steps[1]["std"]], [taken.mean(), taken.std()], rtol=1e-6)
 
 
+def nnunet_case(folder, name, channels, label):
+    for number, image in enumerate(channels):
+        layouts.write_nifti(folder / "imagesTr" / f"{name}_{number:04d}.nii.gz", image)
+    layouts.write_nifti(folder / "labelsTr" / f"{name}.nii.gz", label)
+
+
+def describe_nnunet(folder, names):
+    (folder / "dataset.json").write_text(json.dumps({
+        "channel_names": {str(i): name for i, name in enumerate(names)}, "labels": {"background": 0, "liver": 1},
+        "file_ending": ".nii.gz"}))
+
+
+def test_a_case_without_labelled_voxels_has_no_say_in_their_intensities(voxloom, generator, tmp_path):
+    label = np.zeros((20, 20, 20), np.uint8)
+    label[5:15, 5:15, 5:15] = 1
+    image = generator.normal(40, 30, label.shape).round().astype(np.int16)
+    nnunet_case(tmp_path / "data", "ill", [image], label)
+    for number in range(2):
+        nnunet_case(tmp_path / "data", f"healthy{number}", [np.full_like(image, -1000)], np.zeros_like(label))
+    describe_nnunet(tmp_path / "data", ["CT"])
+    clip, normalize = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())["data"]["preprocess"]
+    taken = image[label == 1].astype(float)
+    assert [normalize["mean"], normalize["std"]] == pytest.approx([taken.mean(), taken.std()], rel=1e-6)
+    assert clip["min"] >= taken.min()
+
+
 def test_intensities_are_looked_up_where_a_label_of_other_axes_lies(voxloom, generator, tmp_path):
     import nibabel
     from nibabel.orientations import axcodes2ornt, ornt_transform
@@ -140,6 +166,21 @@ def test_zeros_around_are_left_out_of_the_plan_and_the_mean(voxloom, generator, 
     options = yaml.safe_load(plan(voxloom, tmp_path / "data", "--like", "nnunet").read_text())
     assert options["data"]["patch_size"] == [32, 32, 32]
     assert options["data"]["preprocess"] == [{"name": "zscore", "foreground": True}]
+
+
+def test_zero_is_a_value_not_the_nearest_that_is_stored(voxloom, generator, tmp_path):
+    import nibabel
+
+    for number in range(2):
+        image, label = layouts.volume(generator, (32, 32, 32))
+        stored = np.pad(image.clip(6, 255), 24, constant_values=5)  # 5 - 5.5 is not 0
+        file = nibabel.Nifti1Image(np.transpose(stored), np.eye(4))
+        file.header.set_slope_inter(1, -5.5)
+        layouts.write_nifti(tmp_path / "data" / "labels" / f"c{number}.nii", np.pad(label, 24))
+        (tmp_path / "data" / "images").mkdir(exist_ok=True)
+        nibabel.save(file, tmp_path / "data" / "images" / f"c{number}.nii")
+    options = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())
+    assert options["data"]["preprocess"] == [{"name": "zscore"}] and options["data"]["patch_size"] == [80, 80, 80]
 
 
 def hippocampus(shared, folder):

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "io/format.h"
 #include "io/orientation.h"
+#include "volume/preprocess.h"
 #include "volume/scan.h"
 
 namespace vox {
@@ -43,7 +44,7 @@ void visit_slabs(const Unit& unit, const Loader::Slab& slab) {
   }
 }
 
-// kSamples places, spread evenly over the foreground (each label by its share), or over the volume where there is none.
+// kSamples places, spread evenly over the foreground (each label by its share); none where nothing is labelled.
 std::vector<int64_t> sample_places(const CaseScan& scan, int64_t ignore) {
   std::vector<int64_t> places;
   int64_t total = 0;
@@ -57,8 +58,6 @@ std::vector<int64_t> sample_places(const CaseScan& scan, int64_t ignore) {
     const auto size = static_cast<int64_t>(kept.size());
     for (int64_t i = 0; i < wanted; ++i) places.push_back(kept[static_cast<size_t>(i * size / wanted)]);
   }
-  if (total == 0)
-    for (int64_t i = 0; i < kSamples; ++i) places.push_back(i * scan.facts.extent.voxels() / kSamples);
   std::sort(places.begin(), places.end());
   return places;
 }
@@ -66,15 +65,16 @@ std::vector<int64_t> sample_places(const CaseScan& scan, int64_t ignore) {
 // Grows `box` to hold every voxel of the slab that is not zero.
 template <class T>
 void grow(Box3& box, const T* voxels, int64_t z_begin, int64_t z_end, const VolumeInfo& info) {
-  const T zero = static_cast<T>(-info.offset / info.scale);
+  const double zero = stored_zero(info);
+  const auto is_zero = [&](T value) { return static_cast<double>(value) == zero; };
   const Extent3 extent = info.extent;
   for (int64_t z = z_begin; z < z_end; ++z)
     for (int64_t y = 0; y < extent.y; ++y) {
       const T* row = voxels + ((z - z_begin) * extent.y + y) * extent.x;
-      const T* first = std::find_if(row, row + extent.x, [&](T value) { return value != zero; });
+      const T* first = std::find_if_not(row, row + extent.x, is_zero);
       if (first == row + extent.x) continue;
       const T* last = row + extent.x - 1;
-      while (*last == zero) --last;
+      while (is_zero(*last)) --last;
       box.begin = min(box.begin, {z, y, first - row});
       box.end = max(box.end, {z + 1, y + 1, last - row + 1});
     }

@@ -27,7 +27,7 @@ struct CasePrint {
   std::vector<double> mean, deviation, minimum;  // of each channel
 };
 
-struct Intensities {                                  // of foreground voxels; of all voxels where nothing is labelled
+struct Intensities {                                  // of foreground voxels; a case without any has no say
   double mean = 0, deviation = 1, low = 0, high = 1;  // low and high: percentiles 0.5 and 99.5
 };
 

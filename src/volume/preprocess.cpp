@@ -193,6 +193,14 @@ void map_values(VolumeInfo& info, double factor, double shift) {
   info.offset = info.offset * factor + shift;
 }
 
+// Steps before may have rounded scale and offset.
+double stored_zero(const VolumeInfo& info) {
+  constexpr double kRounding = 1e-12;
+  const double exact = -info.offset / info.scale;
+  const double nearest = is_integer(info.dtype) ? std::nearbyint(exact) : double{static_cast<float>(exact)};
+  return std::abs(nearest - exact) <= kRounding * std::abs(exact) ? nearest : exact;
+}
+
 Volume to_float32(const Volume& volume) {
   VolumeInfo info = volume.info;
   info.dtype = DType::kFloat32;

@@ -90,6 +90,7 @@ class Preprocess {  // the steps of a recipe
 
 // Shared by steps. Values are stored * scale + offset.
 void map_values(VolumeInfo& info, double factor, double shift);  // value -> value * factor + shift
+double stored_zero(const VolumeInfo& info);                      // what stands for 0; no stored value where none does
 void clip_values(Volume& volume, double low, double high);       // to float32 where a bound is no stored value
 DType dtype_after_clip(const VolumeInfo& info, double low, double high);
 Volume to_float32(const Volume& volume);  // scale 1, offset 0

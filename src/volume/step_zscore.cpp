@@ -1,4 +1,3 @@
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -25,14 +24,6 @@ struct ZScoreOptions {
     v.field("std", std, {.meaning = "Standard deviations that belong to mean", .min = 0, .above_min = true});
   }
 };
-
-// The stored value that stands for 0. Steps before may have rounded scale and offset.
-double stored_zero(const VolumeInfo& info) {
-  constexpr double kRounding = 1e-12;
-  const double exact = -info.offset / info.scale;
-  const double nearest = is_integer(info.dtype) ? std::nearbyint(exact) : double{static_cast<float>(exact)};
-  return std::abs(nearest - exact) <= kRounding * std::abs(exact) ? nearest : exact;
-}
 
 class ZScore : public PreprocessMethod {
  public:

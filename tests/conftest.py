@@ -4,6 +4,7 @@ import pathlib
 import random
 import subprocess
 
+import numpy as np
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
@@ -33,6 +34,11 @@ def draw(request):
     seed = int(os.environ.get("VOXLOOM_SEED", random.SystemRandom().randrange(2**32)))
     print(f"VOXLOOM_SEED={seed} {request.node.name}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def generator(draw):
+    return np.random.default_rng(draw.randrange(2**32))
 
 
 @pytest.fixture

@@ -8,22 +8,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import REPOSITORY
-
-
-@pytest.fixture
-def generator(draw):
-    return np.random.default_rng(draw.randrange(2**32))
-
-
-def plan(voxloom, folder, *options, name="recipe.yaml"):
-    recipe = folder.parent / name
-    voxloom("init", folder, "--output", recipe, *options)
-    return recipe
-
-
-def cases_of(voxloom, recipe, *overrides):
-    facts = json.loads(voxloom("inspect", recipe, *overrides, "--json").stdout)
-    return {case["id"]: case for case in facts["cases"]}, facts
+from planned import cases_of, plan
 
 
 def problems(voxloom, folder, *options):
@@ -75,73 +60,6 @@ def test_folds_of_a_datalist_stay_as_they_are(voxloom, generator, tmp_path):
         assert {int(name[-1]) % 3 for name, case in cases.items() if case["split"] == "validation"} == {fold}
 
 
-def test_intensities_of_ct_are_those_of_labelled_voxels(voxloom, generator, tmp_path):
-    folder, taken = tmp_path / "data", []
-    for number in range(3):
-        label = np.zeros((20, 20, 20), np.uint8)
-        label[5:15, 5:15, 5:15] = 1  # 1,000 voxels: each is taken ten times
-        image = generator.normal(40, 30 + 10 * number, label.shape).round().astype(np.int16)
-        layouts.write_nifti(folder / "imagesTr" / f"c{number}_0000.nii.gz", image)
-        layouts.write_nifti(folder / "labelsTr" / f"c{number}.nii.gz", label)
-        taken.append(np.repeat(image[label == 1].astype(float), 10))
-    (folder / "dataset.json").write_text(json.dumps({
-        "channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "file_ending": ".nii.gz"}))
-    taken = np.concatenate(taken)
-    for options in ([], ["--like", "nnunet"]):
-        steps = yaml.safe_load(plan(voxloom, folder, *options, "--force").read_text())["data"]["preprocess"]
-        assert [step["name"] for step in steps] == ["clip", "normalize"]
-        np.testing.assert_allclose([steps[0]["min"], steps[0]["max"]], np.percentile(taken, [0.5, 99.5]), rtol=1e-9)
-        np.testing.assert_allclose([steps[1]["mean"], steps[1]["std"]], [taken.mean(), taken.std()], rtol=1e-6)
-
-
-def nnunet_case(folder, name, channels, label):
-    for number, image in enumerate(channels):
-        layouts.write_nifti(folder / "imagesTr" / f"{name}_{number:04d}.nii.gz", image)
-    layouts.write_nifti(folder / "labelsTr" / f"{name}.nii.gz", label)
-
-
-def describe_nnunet(folder, names):
-    (folder / "dataset.json").write_text(json.dumps({
-        "channel_names": {str(i): name for i, name in enumerate(names)}, "labels": {"background": 0, "liver": 1},
-        "file_ending": ".nii.gz"}))
-
-
-def test_a_case_without_labelled_voxels_has_no_say_in_their_intensities(voxloom, generator, tmp_path):
-    label = np.zeros((20, 20, 20), np.uint8)
-    label[5:15, 5:15, 5:15] = 1
-    image = generator.normal(40, 30, label.shape).round().astype(np.int16)
-    nnunet_case(tmp_path / "data", "ill", [image], label)
-    for number in range(2):
-        nnunet_case(tmp_path / "data", f"healthy{number}", [np.full_like(image, -1000)], np.zeros_like(label))
-    describe_nnunet(tmp_path / "data", ["CT"])
-    clip, normalize = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())["data"]["preprocess"]
-    taken = image[label == 1].astype(float)
-    assert [normalize["mean"], normalize["std"]] == pytest.approx([taken.mean(), taken.std()], rel=1e-6)
-    assert clip["min"] >= taken.min()
-
-
-def test_intensities_are_looked_up_where_a_label_of_other_axes_lies(voxloom, generator, tmp_path):
-    import nibabel
-    from nibabel.orientations import axcodes2ornt, ornt_transform
-
-    folder, taken = tmp_path / "data", []
-    for number in range(2):
-        label = np.zeros((20, 20, 20), np.uint8)
-        label[2:12, 5:15, 9:19] = 1
-        image = generator.normal(40, 30, label.shape).round().astype(np.int16) + 500 * label.astype(np.int16)
-        layouts.write_nifti(folder / "imagesTr" / f"c{number}_0000.nii.gz", image)
-        turned = nibabel.Nifti1Image(label.T, np.eye(4)).as_reoriented(
-            ornt_transform(axcodes2ornt("RAS"), axcodes2ornt("SLA")))
-        (folder / "labelsTr").mkdir(exist_ok=True)
-        nibabel.save(turned, folder / "labelsTr" / f"c{number}.nii.gz")
-        taken.append(np.repeat(image[label == 1].astype(float), 10))
-    (folder / "dataset.json").write_text(json.dumps({
-        "channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "file_ending": ".nii.gz"}))
-    data = yaml.safe_load(plan(voxloom, folder).read_text())["data"]
-    assert data["orientation"] == "RAS"
-    assert data["preprocess"][1]["mean"] == pytest.approx(np.mean(taken), rel=1e-6)
-
-
 def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tmp_path):
     spacings = [(3, 1, 1), (2.5, 0.8, 0.8), (2, 0.5, 0.5), (2, 0.75, 0.75), (4, 0.9, 0.9)]
     for number, spacing in enumerate(spacings):
@@ -155,32 +73,6 @@ def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tm
     for number, spacing in enumerate(spacings):
         expected = [max(1, int(size * s / t + 0.5)) for size, s, t in zip((24, 40, 44), spacing, (2.5, 0.8, 0.8))]
         assert np.abs(np.subtract(cases[f"c{number}"]["shape"], expected)).max() <= 1
-
-
-def test_zeros_around_are_left_out_of_the_plan_and_the_mean(voxloom, generator, tmp_path):
-    for number in range(3):
-        image, label = layouts.volume(generator, (32, 32, 32))
-        wide = lambda a: np.pad(a, ((24, 24), (24, 24), (24, 24)))
-        layouts.write_tiff(tmp_path / "data" / "images" / f"c{number}.tif", wide(image))
-        layouts.write_tiff(tmp_path / "data" / "labels" / f"c{number}.tif", wide(label))
-    options = yaml.safe_load(plan(voxloom, tmp_path / "data", "--like", "nnunet").read_text())
-    assert options["data"]["patch_size"] == [32, 32, 32]
-    assert options["data"]["preprocess"] == [{"name": "zscore", "foreground": True}]
-
-
-def test_zero_is_a_value_not_the_nearest_that_is_stored(voxloom, generator, tmp_path):
-    import nibabel
-
-    for number in range(2):
-        image, label = layouts.volume(generator, (32, 32, 32))
-        stored = np.pad(image.clip(6, 255), 24, constant_values=5)  # 5 - 5.5 is not 0
-        file = nibabel.Nifti1Image(np.transpose(stored), np.eye(4))
-        file.header.set_slope_inter(1, -5.5)
-        layouts.write_nifti(tmp_path / "data" / "labels" / f"c{number}.nii", np.pad(label, 24))
-        (tmp_path / "data" / "images").mkdir(exist_ok=True)
-        nibabel.save(file, tmp_path / "data" / "images" / f"c{number}.nii")
-    options = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())
-    assert options["data"]["preprocess"] == [{"name": "zscore"}] and options["data"]["patch_size"] == [80, 80, 80]
 
 
 def hippocampus(shared, folder):

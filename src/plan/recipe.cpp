@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plan/normalisation.h"
 #include "plan/recipe_text.h"
 
 namespace vox {
@@ -117,46 +118,10 @@ void write_labels(RecipeText& out, const Plan& plan) {
   out.line("labels", yaml(values), concat("Found, of all voxels: ", join(texts, ", "), "."));
 }
 
-bool is_ct(const Plan& plan) {
-  const auto& names = plan.layout().channel_names;
-  if (!names.empty())
-    return std::all_of(names.begin(), names.end(), [](const std::string& name) { return lower(name) == "ct"; });
-  if (plan.nnunet) return false;
-  std::vector<double> minima;  // Hounsfield units: air is -1000, whoever measured it
-  for (const CasePrint& item : plan.print().cases)
-    for (const double minimum : item.minimum) minima.push_back(minimum);
-  return percentile(std::move(minima), 50) <= -500;
-}
-
-std::string range_of_means(const Fingerprint& print) {
-  double low = print.cases.front().mean.front(), high = low;
-  for (const CasePrint& item : print.cases)
-    for (const double mean : item.mean) low = std::min(low, mean), high = std::max(high, mean);
-  return concat("means of volumes lie between ", rounded(low, 4), " and ", rounded(high, 4));
-}
-
-void write_normalisation(RecipeText& out, const Plan& plan) {
-  const Fingerprint& print = plan.print();
-  if (plan.regression) {
-    out.item("{name: clip, min: 0, max: 4095}", "CT values beyond 12 bits are artefacts of a few patients.");
-    out.item("{name: minmax}", "CT to 0 .. 1; masks are 0 and 1 already and stay.");
-    return;
-  }
-  const bool equal = std::all_of(print.foreground.begin(), print.foreground.end(), [&](const Intensities& one) {
-    return one.deviation > 0 && one.low < one.high && print.foreground.size() == 1;
-  });
-  if (is_ct(plan) && equal) {
-    const Intensities& one = print.foreground.front();
-    out.item(concat("{name: clip, min: ", shortest(one.low), ", max: ", shortest(one.high), "}"),
-             "CT is in Hounsfield units, the same everywhere: percentiles 0.5 and 99.5 of labelled voxels.");
-    out.item(concat("{name: normalize, mean: ", rounded(one.mean, 7), ", std: ", rounded(one.deviation, 7), "}"),
-             "Mean and deviation of labelled voxels over all cases.");
-    return;
-  }
-  const bool foreground = print.relative_size < 0.75;
-  out.item(foreground ? "{name: zscore, foreground: true}" : "{name: zscore}",
-           concat("Each volume by its own mean and deviation: ", range_of_means(print),
-                  foreground ? ". Without the zeros around, which are most of a volume." : "."));
+std::vector<NormalisationStep> normalisation_of(const Plan& plan) {
+  if (!plan.regression) return plan_normalisation(plan.print(), plan.layout().channel_names, !plan.nnunet);
+  return {{"{name: clip, min: 0, max: 4095}", "CT values beyond 12 bits are artefacts of a few patients."},
+          {"{name: minmax}", "CT to 0 .. 1; masks are 0 and 1 already and stay."}};
 }
 
 bool resampled(const Plan& plan) {
@@ -172,8 +137,10 @@ void write_preprocess(RecipeText& out, const Plan& plan) {
     why += " Not every file says its spacing: voxels are taken as cubes, nothing is resampled.";
   else if (!plan.regression && print.one_spacing())
     why += concat(" All volumes have ", spacing_text(spacing), ": nothing is resampled.");
-  out.line("preprocess", "", why);
-  write_normalisation(out, plan);
+  const std::vector<NormalisationStep> steps = normalisation_of(plan);
+  if (steps.empty()) why += " Values stay as they are (noNorm), as the dataset asks.";
+  out.line("preprocess", steps.empty() && !resampled(plan) ? "[]" : "", why);
+  for (const NormalisationStep& step : steps) out.item(step.text, step.why);
   if (!resampled(plan)) return;
   out.item(concat("{name: resample, spacing: [", rounded(spacing.z_mm, 9), ", ", rounded(spacing.y_mm, 9), ", ",
                   rounded(spacing.x_mm, 9), "]}"),

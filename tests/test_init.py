@@ -75,6 +75,19 @@ def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tm
         assert np.abs(np.subtract(cases[f"c{number}"]["shape"], expected)).max() <= 1
 
 
+@pytest.mark.parametrize("options", [[], ["--like", "nnunet"]])
+def test_where_no_voxel_is_background_every_label_is_a_class_beside_it(voxloom, generator, tmp_path, options):
+    for number in range(3):
+        image, label = layouts.volume(generator, (20, 24, 22))
+        layouts.write_tiff(tmp_path / "data" / "images" / f"c{number}.tif", image)
+        layouts.write_tiff(tmp_path / "data" / "labels" / f"c{number}.tif", label + 1)
+    recipe = plan(voxloom, tmp_path / "data", *options)
+    written = yaml.safe_load(recipe.read_text())
+    assert written["data"]["labels"] == [0, 1, 2] and written["model"]["out_channels"] == 3
+    assert {"name": "dice", "background": False} in written["loss"]["terms"]
+    voxloom("train", recipe, "--dry-run")
+
+
 def hippocampus(shared, folder):
     shutil.copytree(shared / "data" / "hippocampus", folder, dirs_exist_ok=True)
     return folder

@@ -226,6 +226,8 @@ Fingerprint summary_of(std::vector<Measured> cases, const DataOptions& data) {
                      static_cast<double>(item.print.extent.voxels()));
     result.cases.push_back(std::move(item.print));
   }
+  const bool classes = data.target != "regression" && data.ignore_label != 0;
+  if (classes) result.labels.try_emplace(0, 0);
   result.relative_size = percentile(std::move(shares), 50);
   for (std::vector<double>& values : samples) result.foreground.push_back(intensities_of(std::move(values)));
   return result;

@@ -34,7 +34,7 @@ struct Intensities {                                  // of foreground voxels; a
 struct Fingerprint {
   std::vector<CasePrint> cases;
   int64_t channels = 1;
-  std::map<int64_t, int64_t> labels;  // value, voxels; the ignore label left out
+  std::map<int64_t, int64_t> labels;  // value, voxels; 0 always, the ignore label never
   int64_t ignored_voxels = 0, voxels = 0;
   std::vector<Intensities> foreground;  // of each channel
   double relative_size = 1;             // median of nonzero box / volume

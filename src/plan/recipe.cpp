@@ -115,7 +115,10 @@ void write_labels(RecipeText& out, const Plan& plan) {
              concat("Nobody labelled these voxels (",
                     rounded(100 * static_cast<double>(plan.print().ignored_voxels) / total, 3),
                     " %): no loss and no score counts them."));
-  out.line("labels", yaml(values), concat("Found, of all voxels: ", join(texts, ", "), "."));
+  const bool background = plan.print().labels.contains(0) && plan.print().labels.at(0) > 0;
+  out.line("labels", yaml(values),
+           concat("Found, of all voxels: ", join(texts, ", "),
+                  background ? "." : ". 0 is a class all the same: Dice leaves the background out, no other."));
 }
 
 std::vector<NormalisationStep> normalisation_of(const Plan& plan) {

@@ -60,6 +60,31 @@ def test_folds_of_a_datalist_stay_as_they_are(voxloom, generator, tmp_path):
         assert {int(name[-1]) % 3 for name, case in cases.items() if case["split"] == "validation"} == {fold}
 
 
+def turned_and_scaled(voxloom, folder, generator, spacing, shape):
+    """How a planned recipe turns and scales: what nnU-Net does in the plane of slices, it does about their normal."""
+    for number in range(3):
+        image, label = layouts.volume(generator, shape)
+        layouts.write_nifti(folder / "images" / f"c{number}.nii", image, spacing)
+        layouts.write_nifti(folder / "labels" / f"c{number}.nii", label, spacing)
+    shown = voxloom("train", plan(voxloom, folder, "--force"), "--dry-run").stdout
+    resolved = yaml.safe_load(shown[shown.index("augmentation:"):].split("\nloss:")[0])["augmentation"]
+    rotate, scale, coarser = (resolved[name] for name in ("rotate", "scale", "low_resolution"))
+    assert rotate["enabled"] and scale["enabled"] and coarser["enabled"] and rotate["prob"] == 0.2
+    return rotate["axes"], rotate["degrees"], scale["axes"], coarser["axes"]
+
+
+def test_thick_slices_are_turned_in_their_plane_along_whichever_axis_they_lie(voxloom, generator, tmp_path):
+    for axis in range(3):
+        place = [1, 1]
+        place.insert(axis, 5)
+        shape = [12 if size == 5 else 80 for size in place]
+        plane = [other for other in range(3) if other != axis]
+        drawn = turned_and_scaled(voxloom, tmp_path / f"thick{axis}", generator, place, shape)
+        assert drawn == ([axis], [-180, 180], plane, plane), axis
+    short = turned_and_scaled(voxloom, tmp_path / "short", generator, (1, 1, 1.5), (16, 80, 64))  # few along z, but fine
+    assert short == ([0, 1, 2], [-30, 30], [0, 1, 2], [0, 1, 2])
+
+
 def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tmp_path):
     spacings = [(3, 1, 1), (2.5, 0.8, 0.8), (2, 0.5, 0.5), (2, 0.75, 0.75), (4, 0.9, 0.9)]
     for number, spacing in enumerate(spacings):

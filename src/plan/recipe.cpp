@@ -186,6 +186,27 @@ void write_data(RecipeText& out, const Plan& plan) {
                   gb > 64 ? "; what does not fit is kept in chunks on disk." : ": each is read once."));
 }
 
+// The preset knows thick slices by how few there are along z; nnU-Net, by how few along the axis of the coarsest
+// voxels.
+void write_slices(RecipeText& out, const Plan& plan) {
+  const Spacing3& spacing = plan.network.spacing;
+  const Extent3& patch = plan.network.topology.patch;
+  int coarsest = 0;
+  for (int axis = 1; axis < 3; ++axis)
+    if (spacing[axis] > spacing[coarsest]) coarsest = axis;
+  const auto few_along = [&](int axis) { return std::max({patch.z, patch.y, patch.x}) > 3 * patch[axis]; };
+  const bool thick = few_along(coarsest);
+  if (coarsest == 0 || (!thick && !few_along(0))) return;
+  const std::string in_plane = !thick ? "[0, 1, 2]" : coarsest == 1 ? "[0, 2]" : "[0, 1]";
+  out.line("rotate",
+           thick ? concat("{axes: [", coarsest, "], degrees: [-180, 180]}") : "{axes: [0, 1, 2], degrees: [-30, 30]}",
+           thick
+               ? concat("Slices are thick along ", "zyx"[coarsest], ": they are turned and scaled in their own plane.")
+               : concat("Few voxels along z, but the coarsest are along ", "zyx"[coarsest], ": no slices to keep to."));
+  out.line("scale", concat("{axes: ", in_plane, "}"));
+  out.line("low_resolution", concat("{axes: ", in_plane, "}"));
+}
+
 void write_augmentation(RecipeText& out, const Plan& plan) {
   const bool scroll = plan.layout().kind == LayoutKind::kVesuvius && !plan.nnunet;
   out.section("augmentation");
@@ -199,6 +220,7 @@ void write_augmentation(RecipeText& out, const Plan& plan) {
            : scroll ? "Sheets have no preferred direction, and scans differ: turns, bends and changes of contrast."
                     : "Turns, scales, noise, blur, brightness, contrast, resolution, gamma and mirrors, as nnU-Net "
                       "draws them.");
+  if (!plan.regression && !scroll) write_slices(out, plan);
 }
 
 void write_model(RecipeText& out, const Plan& plan) {

@@ -291,6 +291,18 @@ def test_a_label_may_have_an_ending_more_than_its_image(voxloom, generator, tmp_
     assert "s1_mask.tif" in problems(voxloom, tmp_path / "data")
 
 
+def test_numbered_channels_need_no_description(voxloom, generator, tmp_path):
+    layouts.nnunet(tmp_path / "data", generator, count=3, channels=("T1", "FLAIR", "CT"))
+    for before, now in {"imagesTr": "images", "labelsTr": "labels"}.items():
+        (tmp_path / "data" / before).rename(tmp_path / "data" / now)
+    (tmp_path / "data" / "dataset.json").unlink()
+    recipe = plan(voxloom, tmp_path / "data")
+    cases, _ = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
+    assert {case["channels"] for case in cases.values()} == {3} and set(cases) == {f"case_{i:03d}" for i in range(3)}
+    (tmp_path / "data" / "images" / "case_001_0002.nii.gz").unlink()
+    assert "case_001_0002.nii.gz" in problems(voxloom, tmp_path / "data")
+
+
 def test_volumes_that_point_different_ways_are_turned_alike(voxloom, generator, tmp_path):
     import nibabel
 

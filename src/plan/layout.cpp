@@ -59,6 +59,11 @@ std::string suffix_of(const std::string& name) {
   return name.substr(volume_stem(name).size());
 }
 
+std::string channel_ending(size_t channel) {
+  const std::string number = std::to_string(channel);
+  return "_" + std::string(4 - std::min<size_t>(4, number.size()), '0') + number;
+}
+
 std::string only_suffix(const fs::path& folder) {
   const std::vector<std::string> names = volumes_in(folder);
   VOX_CHECK(!names.empty(), folder.string(),

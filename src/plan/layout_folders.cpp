@@ -1,4 +1,5 @@
 // Layouts without a description: a folder of images beside one of labels, or pairs of files in one folder.
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -68,6 +69,18 @@ Endings endings_of(const std::vector<std::string>& images, const std::vector<std
   return best;
 }
 
+// Of s1_0000.nii.gz, s1_0001.nii.gz ... every channel that any case has; each of them is then asked of all.
+std::vector<std::string> image_endings(const std::string& first, const std::vector<std::string>& names) {
+  std::vector<std::string> endings{first};
+  const auto any_has = [&](const std::string& ending) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return ends_with(volume_stem(name), ending); });
+  };
+  while (first == channel_ending(0) && any_has(channel_ending(endings.size())))
+    endings.push_back(channel_ending(endings.size()));
+  return endings;
+}
+
 }  // namespace
 
 std::optional<Layout> find_folders(const fs::path& folder) {
@@ -81,8 +94,10 @@ std::optional<Layout> find_folders(const fs::path& folder) {
       start_layout(LayoutKind::kFolders, concat("folders of images (", images, ") and labels (", labels, ")"));
   layout.data.root = folder.string();
   const std::string image_suffix = only_suffix(folder / images), label_suffix = only_suffix(folder / labels);
-  const Endings endings = endings_of(volumes_in(folder / images), volumes_in(folder / labels));
-  layout.data.images = {images + "/{id}" + endings.image + image_suffix};
+  const std::vector<std::string> names = volumes_in(folder / images);
+  const Endings endings = endings_of(names, volumes_in(folder / labels));
+  for (const std::string& ending : image_endings(endings.image, names))
+    layout.data.images.push_back(images + "/{id}" + ending + image_suffix);
   layout.data.label = labels + "/{id}" + endings.label + label_suffix;
   if (images == "train_images" && labels == "train_labels")
     layout.remarks.push_back(

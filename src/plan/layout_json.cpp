@@ -170,7 +170,7 @@ void tell_apart(std::vector<CaseEntry>& cases) {
 }
 
 bool is_numbered(const std::string& name) {
-  return ends_with(volume_stem(name), "_0000");
+  return ends_with(volume_stem(name), channel_ending(0));
 }
 
 // The dataset.json of nnU-Net's first version lists ID.nii.gz where the files are ID_0000.nii.gz.
@@ -223,11 +223,8 @@ std::optional<Layout> find_nnunet(const fs::path& folder) {
   read_labels(description, file, layout);
   const std::string suffix = only_suffix(images);
   const size_t channels = std::max<size_t>(1, layout.channel_names.size());
-  for (size_t channel = 0; channel < channels; ++channel) {
-    const std::string number = std::to_string(channel);
-    layout.data.images.push_back("imagesTr/{id}_" + std::string(4 - std::min<size_t>(4, number.size()), '0') + number +
-                                 suffix);
-  }
+  for (size_t channel = 0; channel < channels; ++channel)
+    layout.data.images.push_back("imagesTr/{id}" + channel_ending(channel) + suffix);
   VOX_CHECK(numbered || channels == 1, images.string(), ": no image is called ID_0000", suffix,
             ", though dataset.json names ", channels, " channels; nnU-Net numbers channels so");
   if (!numbered) layout.data.images = {"imagesTr/{id}" + suffix};

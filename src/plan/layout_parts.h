@@ -17,6 +17,8 @@ Layout start_layout(LayoutKind kind, const std::string& title);
 std::vector<std::string> volumes_in(const std::filesystem::path& folder);
 // ".nii.gz": what follows the stem of a volume's name.
 std::string suffix_of(const std::string& name);
+// "_0001": what nnU-Net puts behind the id in the name of a case's channel.
+std::string channel_ending(size_t channel);
 // The one suffix of the volumes in `folder`. Error where there are none, or several.
 std::string only_suffix(const std::filesystem::path& folder);
 // Error that names a volume of `folder` that no case uses: its partner is missing, or its name is odd.

@@ -10,8 +10,8 @@ import tifffile
 from processes import peak_kib
 
 
-def inspect(voxloom, path):
-    return json.loads(voxloom("inspect", path, "--json").stdout)
+def inspect(voxloom, path, *overrides):
+    return json.loads(voxloom("inspect", path, *overrides, "--json").stdout)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".nii.gz", ".tif"])
@@ -152,3 +152,19 @@ def test_recipe(voxloom, tmp_path):
     assert "1 skipped" in voxloom("inspect", tmp_path / "train.yaml").stdout
     result = voxloom("inspect", tmp_path / "train.yaml", "data.patch_sise=3", "--json", check=False)
     assert result.returncode == 1 and "patch_size" in result.stderr and result.stdout == ""
+
+
+def test_a_case_whose_image_says_nothing_is_named(voxloom, tmp_path):
+    generator = np.random.default_rng(4)
+    for index in range(3):
+        image = np.full((2, 8, 9, 10), 0.1 if index == 1 else 7, "float32")  # one channel may be a mask that is empty
+        if index != 1:
+            image[0] = generator.normal(0, 1, image.shape[1:])
+        for folder, array in (("images", image), ("labels", generator.integers(0, 2, image.shape[1:]).astype("uint8"))):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            np.save(tmp_path / folder / f"c{index}.npy", array)
+    (tmp_path / "train.yaml").write_text(
+        "data: {root: ., images: [images/*.npy], label: labels/*.npy, split: none, cache_dir: cache}\n")
+    for steps in ("[]", "[zscore]", "[{name: zscore, foreground: true}, {name: clip, min: -1, max: 1}]"):
+        facts = inspect(voxloom, tmp_path / "train.yaml", f"data.preprocess={steps}")
+        assert facts["problems"] == ["case c1: every voxel of the image has the same value"], steps

@@ -60,6 +60,10 @@ void judge(const std::string& what, const std::string& key, const ordered_json& 
   if (seen.size() > 1) problems->push_back(concat(what, " differ between cases: ", join(seen, ", ")));
 }
 
+bool says_nothing(const CaseFacts& facts) {  // in any channel
+  return !facts.channel_min.empty() && facts.channel_min == facts.channel_max;
+}
+
 ordered_json to_json(const Store& store, const DataOptions& data) {
   ordered_json out;
   const Dataset& dataset = store.dataset();
@@ -70,6 +74,9 @@ ordered_json to_json(const Store& store, const DataOptions& data) {
     out["cases"].push_back(case_to_json(store, index));
     const CaseFacts& facts = store.facts(index);
     for (const auto& [value, voxels] : facts.label_counts) labels[value] += voxels;
+    if (says_nothing(facts))
+      problems.push_back(concat("case ", dataset.cases[static_cast<size_t>(index)].id,
+                                ": every voxel of the image has the same value"));
     if (facts.label_counts.size() == 1 && data.target == "segmentation")
       problems.push_back(concat("case ", dataset.cases[static_cast<size_t>(index)].id, ": the whole label is ",
                                 facts.label_counts.front().first));

@@ -100,6 +100,16 @@ def test_spacings_that_differ_are_brought_to_their_median(voxloom, generator, tm
         assert np.abs(np.subtract(cases[f"c{number}"]["shape"], expected)).max() <= 1
 
 
+def test_like_nnunet_a_label_of_the_description_that_no_case_has_is_a_class(voxloom, generator, tmp_path):
+    layouts.nnunet(tmp_path / "data", generator, count=3)
+    described = json.loads((tmp_path / "data" / "dataset.json").read_text())
+    described["labels"] |= {"tumour": 3, "ignore": 4}
+    (tmp_path / "data" / "dataset.json").write_text(json.dumps(described))
+    written = yaml.safe_load(plan(voxloom, tmp_path / "data", "--like", "nnunet").read_text())
+    assert written["data"]["labels"] == [0, 1, 2, 3] and written["model"]["out_channels"] == 4  # as its checkpoints have
+    assert written["data"]["ignore_label"] == 4
+
+
 @pytest.mark.parametrize("options", [[], ["--like", "nnunet"]])
 def test_where_no_voxel_is_background_every_label_is_a_class_beside_it(voxloom, generator, tmp_path, options):
     for number in range(3):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -19,6 +20,7 @@ struct Plan {
   NetworkPlan network;
   bool regression = false, binary = false, nnunet = false, anisotropic = false;
   int64_t batch = 2, outputs = 1;
+  std::map<int64_t, int64_t> labels;  // value, voxels
 
   const Layout& layout() const { return request.layout; }
   const Fingerprint& print() const { return request.print; }
@@ -103,7 +105,7 @@ void write_labels(RecipeText& out, const Plan& plan) {
   std::vector<int64_t> values;
   std::vector<std::string> texts;
   const auto total = static_cast<double>(plan.print().voxels);
-  for (const auto& [value, count] : plan.print().labels) {
+  for (const auto& [value, count] : plan.labels) {
     values.push_back(value);
     const auto name = plan.layout().label_names.find(value);
     texts.push_back(concat(value,
@@ -115,7 +117,7 @@ void write_labels(RecipeText& out, const Plan& plan) {
              concat("Nobody labelled these voxels (",
                     rounded(100 * static_cast<double>(plan.print().ignored_voxels) / total, 3),
                     " %): no loss and no score counts them."));
-  const bool background = plan.print().labels.contains(0) && plan.print().labels.at(0) > 0;
+  const bool background = plan.labels.contains(0) && plan.labels.at(0) > 0;
   out.line("labels", yaml(values),
            concat("Found, of all voxels: ", join(texts, ", "),
                   background ? "." : ". 0 is a class all the same: Dice leaves the background out, no other."));
@@ -330,14 +332,23 @@ void write_training(RecipeText& out, const Plan& plan) {
   write_format(out, plan);
 }
 
+// nnU-Net gives every label of the description an output, though no case may have it.
+std::map<int64_t, int64_t> labels_of(const PlanRequest& request) {
+  std::map<int64_t, int64_t> labels = request.print.labels;
+  if (request.style == PlanStyle::kNnunet)
+    for (const int64_t value : request.layout.label_values)
+      if (value != request.layout.data.ignore_label) labels.try_emplace(value, 0);
+  return labels;
+}
+
 Plan make_plan(const PlanRequest& request) {
   const Layout& layout = request.layout;
-  Plan plan{.request = request, .network = {}};
+  Plan plan{.request = request, .network = {}, .labels = labels_of(request)};
   plan.regression = layout.data.target == "regression";
   plan.nnunet = request.style == PlanStyle::kNnunet;
   VOX_CHECK(!plan.nnunet || !plan.regression, layout.data.root,
             ": nnU-Net plans segmentations, and this is a dose to predict; leave --like out");
-  const auto labels = static_cast<int64_t>(request.print.labels.size());
+  const auto labels = static_cast<int64_t>(plan.labels.size());
   plan.binary = !plan.regression && !plan.nnunet && labels <= 2;
   plan.outputs = plan.regression || plan.binary ? 1 : std::max<int64_t>(2, labels);
   plan.network = plan_network(request.print.shapes(), std::max<int64_t>(2, labels));

@@ -60,6 +60,17 @@ def test_folds_of_a_datalist_stay_as_they_are(voxloom, generator, tmp_path):
         assert {int(name[-1]) % 3 for name, case in cases.items() if case["split"] == "validation"} == {fold}
 
 
+def test_nothing_is_resampled_where_a_label_does_not_say_its_spacing(voxloom, generator, tmp_path):
+    for number in range(3):
+        image, label = layouts.volume(generator, (20, 24, 22))
+        layouts.write_nifti(tmp_path / "data" / "images" / f"c{number}.nii", image, (1 + number, 1, 1))
+        layouts.write_tiff(tmp_path / "data" / "labels" / f"c{number}.tif", label)
+    recipe = plan(voxloom, tmp_path / "data")
+    assert yaml.safe_load(recipe.read_text())["data"]["preprocess"] == [{"name": "zscore"}]
+    assert "Not every file says its spacing" in recipe.read_text()
+    voxloom("train", recipe, "--dry-run")
+
+
 def turned_and_scaled(voxloom, folder, generator, spacing, shape):
     """How a planned recipe turns and scales: what nnU-Net does in the plane of slices, it does about their normal."""
     for number in range(3):

@@ -140,3 +140,15 @@ def test_zero_is_a_value_not_the_nearest_that_is_stored(voxloom, generator, tmp_
         nibabel.save(file, tmp_path / "data" / "images" / f"c{number}.nii")
     options = yaml.safe_load(plan(voxloom, tmp_path / "data").read_text())
     assert options["data"]["preprocess"] == [{"name": "zscore"}] and options["data"]["patch_size"] == [80, 80, 80]
+
+
+def test_the_cache_holds_what_preprocessing_makes(voxloom, generator, tmp_path):
+    for number, spacing in enumerate([1, 1, 1, 2]):
+        image, label = layouts.volume(generator, (32, 32, 32))
+        layouts.write_nifti(tmp_path / "data" / "images" / f"c{number}.nii", np.pad(image, 16), [spacing] * 3)
+        layouts.write_nifti(tmp_path / "data" / "labels" / f"c{number}.nii", np.pad(label, 16), [spacing] * 3)
+    text = plan(voxloom, tmp_path / "data").read_text()
+    assert [step["name"] for step in yaml.safe_load(text)["data"]["preprocess"]] == ["zscore", "resample"]
+    voxels = 3 * 64**3 + 128**3
+    expected = voxels * (4 + 1)  # zscore of the foreground stores float32
+    assert f"All volumes as stored take {expected / 2**20:.1f} MiB" in text

@@ -165,18 +165,19 @@ Measured measure_case(const Case& item, const DataOptions& data, const Layout& l
   CasePrint& print = measured.print;
   print.id = item.id;
   print.extent = first.stored.extent;
-  print.has_spacing = first.stored.spacing.has_value();
   print.spacing = first.stored.spacing.value_or(Spacing3{});
   for (int axis = 0; axis < 3; ++axis)
     VOX_CHECK(print.spacing[axis] > 0 && std::isfinite(print.spacing[axis]), first.name, ": the spacing ",
               print.spacing, " mm is not positive; correct the header");
-  print.dtype = first.raw.dtype;
   print.mean = scan.facts.channel_mean;
   print.deviation = scan.facts.channel_std;
   print.minimum = scan.facts.channel_min;
-  for (const Unit& image : units.images) print.stored_bytes += image.raw.bytes();
-  if (units.label) print.stored_bytes += units.label->raw.bytes();
-  if (units.mask) print.stored_bytes += units.mask->raw.bytes();
+  for (const Unit& image : units.images) print.images.push_back(image.stored);
+  if (units.label) print.others.push_back(units.label->stored);
+  if (units.mask) print.others.push_back(units.mask->stored);
+  const auto says_it = [](const VolumeInfo& info) { return info.spacing.has_value(); };
+  print.has_spacing = std::all_of(print.images.begin(), print.images.end(), says_it) &&
+                      std::all_of(print.others.begin(), print.others.end(), says_it);
   measured.label_counts = scan.facts.label_counts;
   if (data.target == "regression") {
     print.nonzero = print.extent;
@@ -248,11 +249,6 @@ bool Fingerprint::one_spacing() const {
 
 bool Fingerprint::all_have_spacing() const {
   return std::all_of(cases.begin(), cases.end(), [](const CasePrint& print) { return print.has_spacing; });
-}
-
-int64_t Fingerprint::stored_bytes() const {
-  return std::accumulate(cases.begin(), cases.end(), int64_t{0},
-                         [](int64_t sum, const CasePrint& print) { return sum + print.stored_bytes; });
 }
 
 Fingerprint measure(const Layout& layout, ThreadPool& pool, const std::function<void(int64_t)>& progress) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/volume.h"
 #include "plan/layout.h"
 #include "plan/topology.h"
 
@@ -19,11 +19,10 @@ class ThreadPool;
 struct CasePrint {
   std::string id;
   Extent3 extent;
-  Spacing3 spacing;  // 1 where the file does not say
-  bool has_spacing = false;
-  Extent3 nonzero;           // size of the box around voxels that are not zero in every channel
-  int64_t stored_bytes = 0;  // image, label and mask
-  DType dtype = DType::kUInt8;
+  Spacing3 spacing;                              // of the image, 1 where it does not say
+  bool has_spacing = false;                      // image, label and mask all say theirs
+  Extent3 nonzero;                               // size of the box around voxels that are not zero in every channel
+  std::vector<VolumeInfo> images, others;        // each channel; label and mask, before any preprocessing
   std::vector<double> mean, deviation, minimum;  // of each channel
 };
 
@@ -43,7 +42,6 @@ struct Fingerprint {
   std::vector<CaseShape> shapes() const;  // of the nonzero boxes
   bool one_spacing() const;               // all cases have the same, to one in a thousand
   bool all_have_spacing() const;
-  int64_t stored_bytes() const;
 };
 
 // Opens and reads every case, and checks it as `inspect` does. Error names the case and the file.

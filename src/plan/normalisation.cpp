@@ -77,7 +77,7 @@ class Steps {
     add(concat("{name: normalize, mean: 0, std: 255", only_for(channels), "}"),
         "rgb_to_0_1, as the dataset asks: 0 .. 255 becomes 0 .. 1.");
   }
-  std::vector<NormalisationStep> take() { return std::move(steps_); }
+  std::vector<PlannedStep> take() { return std::move(steps_); }
 
  private:
   void add(const std::string& text, const std::string& why) { steps_.push_back({text, why}); }
@@ -86,13 +86,13 @@ class Steps {
   }
 
   const Fingerprint& print_;
-  std::vector<NormalisationStep> steps_;
+  std::vector<PlannedStep> steps_;
 };
 
 }  // namespace
 
-std::vector<NormalisationStep> plan_normalisation(const Fingerprint& print, const std::vector<std::string>& names,
-                                                  bool by_values) {
+std::vector<PlannedStep> plan_normalisation(const Fingerprint& print, const std::vector<std::string>& names,
+                                            bool by_values) {
   const std::vector<Scheme> schemes = schemes_of(print, names, by_values);
   const auto channels_of = [&](Scheme wanted) {
     std::vector<int64_t> channels;

@@ -9,13 +9,13 @@
 
 namespace vox {
 
-struct NormalisationStep {
+struct PlannedStep {
   std::string text, why;  // an entry of data.preprocess, as YAML; why it is there
 };
 
 // `names` of channels may be fewer than the channels, or none. `by_values`: what has no name is CT where its values
 // are.
-std::vector<NormalisationStep> plan_normalisation(const Fingerprint& print, const std::vector<std::string>& names,
-                                                  bool by_values);
+std::vector<PlannedStep> plan_normalisation(const Fingerprint& print, const std::vector<std::string>& names,
+                                            bool by_values);
 
 }  // namespace vox

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plan/kept_size.h"
 #include "plan/normalisation.h"
 #include "plan/recipe_text.h"
 
@@ -123,33 +124,44 @@ void write_labels(RecipeText& out, const Plan& plan) {
                   background ? "." : ". 0 is a class all the same: Dice leaves the background out, no other."));
 }
 
-std::vector<NormalisationStep> normalisation_of(const Plan& plan) {
-  if (!plan.regression) return plan_normalisation(plan.print(), plan.layout().channel_names, !plan.nnunet);
-  return {{"{name: clip, min: 0, max: 4095}", "CT values beyond 12 bits are artefacts of a few patients."},
-          {"{name: minmax}", "CT to 0 .. 1; masks are 0 and 1 already and stay."}};
-}
-
 bool resampled(const Plan& plan) {
   const Fingerprint& print = plan.print();
   return !plan.regression && print.all_have_spacing() && !print.one_spacing();
 }
 
-void write_preprocess(RecipeText& out, const Plan& plan) {
+std::vector<PlannedStep> steps_of(const Plan& plan) {
+  if (plan.regression)
+    return {{"{name: clip, min: 0, max: 4095}", "CT values beyond 12 bits are artefacts of a few patients."},
+            {"{name: minmax}", "CT to 0 .. 1; masks are 0 and 1 already and stay."}};
+  std::vector<PlannedStep> steps = plan_normalisation(plan.print(), plan.layout().channel_names, !plan.nnunet);
+  const Spacing3& spacing = plan.network.spacing;
+  if (resampled(plan))
+    steps.push_back({concat("{name: resample, spacing: [", rounded(spacing.z_mm, 9), ", ", rounded(spacing.y_mm, 9),
+                            ", ", rounded(spacing.x_mm, 9), "]}"),
+                     "Spacings differ: the median of each axis, finer where slices are thick and few."});
+  return steps;
+}
+
+void write_preprocess(RecipeText& out, const Plan& plan, const std::vector<PlannedStep>& steps) {
   const Fingerprint& print = plan.print();
-  const Spacing3 spacing = plan.network.spacing;
   std::string why = "Done once per volume, and kept.";
   if (!plan.regression && !print.all_have_spacing())
-    why += " Not every file says its spacing: voxels are taken as cubes, nothing is resampled.";
+    why += " Not every file says its spacing: nothing is resampled.";
   else if (!plan.regression && print.one_spacing())
-    why += concat(" All volumes have ", spacing_text(spacing), ": nothing is resampled.");
-  const std::vector<NormalisationStep> steps = normalisation_of(plan);
+    why += concat(" All volumes have ", spacing_text(plan.network.spacing), ": nothing is resampled.");
   if (steps.empty()) why += " Values stay as they are (noNorm), as the dataset asks.";
-  out.line("preprocess", steps.empty() && !resampled(plan) ? "[]" : "", why);
-  for (const NormalisationStep& step : steps) out.item(step.text, step.why);
-  if (!resampled(plan)) return;
-  out.item(concat("{name: resample, spacing: [", rounded(spacing.z_mm, 9), ", ", rounded(spacing.y_mm, 9), ", ",
-                  rounded(spacing.x_mm, 9), "]}"),
-           "Spacings differ: the median of each axis, finer where slices are thick and few.");
+  out.line("preprocess", steps.empty() ? "[]" : "", why);
+  for (const PlannedStep& step : steps) out.item(step.text, step.why);
+}
+
+void write_cache(RecipeText& out, const Plan& plan, const std::vector<PlannedStep>& steps) {
+  std::vector<std::string> texts;
+  for (const PlannedStep& step : steps) texts.push_back(step.text);
+  const int64_t bytes = kept_bytes(plan.print(), texts);
+  const double gb = static_cast<double>(bytes) * 1.1 / static_cast<double>(int64_t{1} << 30);
+  out.line("cache_gb", std::to_string(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(gb)), 1, 64)),
+           concat("All volumes as stored take ", human_bytes(bytes),
+                  gb > 64 ? "; what does not fit is kept in chunks on disk." : ": each is read once."));
 }
 
 void write_data(RecipeText& out, const Plan& plan) {
@@ -163,7 +175,8 @@ void write_data(RecipeText& out, const Plan& plan) {
     out.line(
         "orientation", "RAS",
         concat("Volumes point different ways (", plan.print().turned, "): all are turned alike, predictions back."));
-  write_preprocess(out, plan);
+  const std::vector<PlannedStep> steps = steps_of(plan);
+  write_preprocess(out, plan, steps);
   const std::string median = shape_text(plan.network.median_shape);
   out.line("patch_size", yaml(topology.patch),
            plan.regression ? "A whole patient: dose is planned from all of it."
@@ -182,10 +195,7 @@ void write_data(RecipeText& out, const Plan& plan) {
     out.line("sampler", "foreground", "Rare labels must be seen: a third of the patches is centred on one.");
     out.line("foreground_fraction", "0.33");
   }
-  const double gb = static_cast<double>(plan.print().stored_bytes()) * 1.1 / static_cast<double>(int64_t{1} << 30);
-  out.line("cache_gb", std::to_string(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(gb)), 1, 64)),
-           concat("All volumes as stored take ", human_bytes(plan.print().stored_bytes()),
-                  gb > 64 ? "; what does not fit is kept in chunks on disk." : ": each is read once."));
+  write_cache(out, plan, steps);
 }
 
 // The preset knows thick slices by how few there are along z; nnU-Net, by how few along the axis of the coarsest

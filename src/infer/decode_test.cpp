@@ -118,8 +118,11 @@ Logits row_of(std::vector<std::vector<float>> channels) {
   return logits;
 }
 
-std::vector<uint32_t> objects_in(const Logits& logits, const DecodeOptions& options, const std::string& step) {
-  const Volume objects = objects_of(logits, options, PostChain({PostOptions{step, {}}}));
+std::vector<uint32_t> objects_in(const Logits& logits, const DecodeOptions& options, const std::string& step,
+                                 const std::string& cut = "") {
+  std::vector<PostOptions> steps{PostOptions{step, {}}};
+  if (!cut.empty()) steps.insert(steps.begin(), PostOptions{cut, {}});
+  const Volume objects = objects_of(logits, options, PostChain(steps));
   const uint32_t* const first = objects.data.as<uint32_t>();
   return {first, first + logits.extent.voxels()};
 }
@@ -132,6 +135,8 @@ TEST(Objects, AreMadeOfTheForegroundWhereverItIs) {
   DecodeOptions apart{.label_channels = {{1}}};
   apart.boundary_channels = {0};
   EXPECT_THAT(objects_in(row_of({edge, inside, other}), apart, "watershed"), expected);
+  for (const char* const cut : {"threshold", "hysteresis"})
+    EXPECT_THAT(objects_in(row_of({edge, inside, other}), apart, "watershed", cut), expected);
   EXPECT_THAT(objects_in(row_of({zero, inside}), {.label_channels = {{0, 1}}}, "watershed"), expected);
   DecodeOptions sigmoids{.label_channels = {{0, 2}}, .softmax = false};
   sigmoids.background_channel = false;

@@ -24,8 +24,9 @@ struct HysteresisOptions : ConnectivityOptions {
   }
 };
 
+// Of the first channel, the foreground: a boundary may come behind it, for the watershed that makes objects.
 void cut(PostVolume& volume, double level) {
-  volume.mask.resize(volume.probability.size());
+  volume.mask.resize(static_cast<size_t>(volume.extent.voxels()));
   for (size_t i = 0; i < volume.mask.size(); ++i)
     volume.mask[i] = static_cast<double>(volume.probability[i]) > level;  // NaN is background
 }

@@ -17,7 +17,7 @@ struct PostVolume {
   Extent3 extent;
   std::vector<float> probability{};  // [channels, extent]; empty where only labels came
   std::vector<uint8_t> mask{};       // 0 and 1; empty until a step has cut the probabilities
-  int64_t channels = 1;              // of the probabilities; more than one only for steps that make objects
+  int64_t channels = 1;              // of the probabilities; behind the first, a cut one, what makes objects needs
   std::vector<uint32_t> objects{};   // from 1; empty unless the last step numbers objects
   std::vector<uint8_t> covered{};    // 0 where nothing was predicted, so that no object can be; empty: nowhere
 };

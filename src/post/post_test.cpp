@@ -132,6 +132,19 @@ TEST(Post, AHoleWhoseRimHasNoHeightStays) {
   EXPECT_EQ(volume.mask, before);
 }
 
+TEST(Post, CutsLookAtTheForegroundWhereABoundaryComesWithIt) {
+  const std::vector<float> foreground{0.95f, 0.95f, 0.1f, 0.95f, 0.95f, 0.95f, 0.4f};
+  const std::vector<float> boundary{0.1f, 0.1f, 0.9f, 0.05f, 0.9f, 0.1f, 0.9f};
+  for (const PostOptions& first : {step("threshold"), step("hysteresis", {{"low", "0.5"}})}) {
+    PostVolume volume{.extent = {1, 1, 7}, .probability = foreground, .mask = {}, .channels = 2};
+    volume.probability.insert(volume.probability.end(), boundary.begin(), boundary.end());
+    PostChain({first}).run(volume);
+    EXPECT_EQ(volume.mask, (std::vector<uint8_t>{1, 1, 0, 1, 1, 1, 0})) << first.name;
+    PostChain({step("watershed")}).run(volume);
+    EXPECT_EQ(volume.objects, (std::vector<uint32_t>{1, 1, 0, 2, 2, 3, 0})) << first.name;
+  }
+}
+
 TEST(Post, TheLargestPiecesStay) {
   PostVolume volume{.extent = {1, 1, 12}, .probability = {}, .mask = {1, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1}};
   PostVolume two = volume;

@@ -99,7 +99,7 @@ void run(const Arguments& arguments) {
   nlohmann::json row = timing_summary("infer", milliseconds);
   row["times_ms"] = milliseconds;
   row["windows"] =
-      window_begins(source.extent, window.window, window.overlap, whole(source.extent), window.shift).size();
+      window_places(source.extent, window.window, window.overlap, whole(source.extent), window.shift).count();
   row["mvoxel_per_s"] = static_cast<double>(source.extent.voxels()) / 1e3 / row["median_ms"].get<double>();
   print_results(nlohmann::json::array({row}), arguments.as_json);
 }

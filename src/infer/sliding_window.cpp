@@ -21,29 +21,29 @@ constexpr int64_t kPieceBytes = 4 << 20;                // of finished slices ha
 
 struct Layer {  // windows of equal z, or none: slices that no window touches
   int64_t z = 0, next_z = 0;
-  std::vector<Extent3> begins;
+  bool has_windows = false;
 };
 
+WindowPlaces places_in(const Extent3& volume, const Box3& region, const SlidingWindowOptions& options) {
+  return window_places(volume, options.window, options.overlap, region, options.shift);
+}
+
 // Of slices from `first_slice` on. None goes on for longer than a window is deep before the next begins.
-std::vector<Layer> layers_of(const Extent3& volume, const Box3& region, const SlidingWindowOptions& options,
-                             int64_t first_slice) {
+std::vector<Layer> layers_of(const WindowPlaces& places, int64_t slices, int64_t window_z, int64_t first_slice) {
   std::vector<Layer> layers;
   const auto add_without_windows = [&](int64_t z, int64_t until) {
-    for (; z < until; z += options.window.z) layers.push_back({z, 0, {}});
+    for (; z < until; z += window_z) layers.push_back({z, 0, false});
   };
   int64_t covered = first_slice;
-  for (const Extent3& begin : window_begins(volume, options.window, options.overlap, region, options.shift)) {
-    if (begin.z + options.window.z <= first_slice) continue;
-    if (layers.empty() || layers.back().z != begin.z) {
-      add_without_windows(covered, begin.z);
-      layers.push_back({begin.z, 0, {}});
-      covered = begin.z + options.window.z;
-    }
-    layers.back().begins.push_back(begin);
+  for (const int64_t z : places.z) {
+    if (z + window_z <= first_slice) continue;
+    add_without_windows(covered, z);
+    layers.push_back({z, 0, true});
+    covered = z + window_z;
   }
-  add_without_windows(covered, volume.z);
+  add_without_windows(covered, slices);
   for (size_t i = 0; i < layers.size(); ++i)
-    layers[i].next_z = i + 1 < layers.size() ? std::max<int64_t>(0, layers[i + 1].z) : volume.z;
+    layers[i].next_z = i + 1 < layers.size() ? std::max<int64_t>(0, layers[i + 1].z) : slices;
   return layers;
 }
 
@@ -57,20 +57,22 @@ struct WindowBatch {
 
 class Reader {  // of one layer after the other
  public:
-  Reader(const WindowSource& source, const SlidingWindowOptions& options, BoundedQueue<WindowBatch>& out)
-      : source_(source), options_(options), out_(out) {}
+  Reader(const WindowPlaces& places, const WindowSource& source, const SlidingWindowOptions& options,
+         BoundedQueue<WindowBatch>& out)
+      : places_(places), source_(source), options_(options), out_(out) {}
 
   bool read(const Layer& layer) {  // false once nobody wants more
     WindowBatch batch;
-    if (layer.begins.empty()) {
+    if (!layer.has_windows) {
       batch.ends_layer = true;
       batch.finished_until = layer.next_z;
       return out_.push(std::move(batch));
     }
-    for (size_t i = 0; i < layer.begins.size(); ++i) {
-      if (wanted(layer.begins[i])) add(layer.begins[i], batch);
+    const std::vector<Extent3> begins = places_.layer(layer.z);
+    for (size_t i = 0; i < begins.size(); ++i) {
+      if (wanted(begins[i])) add(begins[i], batch);
       ++batch.passed;
-      const bool last = i + 1 == layer.begins.size();
+      const bool last = i + 1 == begins.size();
       if (!last && static_cast<int64_t>(batch.begins.size()) < options_.batch_size) continue;
       batch.ends_layer = last;
       batch.finished_until = layer.next_z;
@@ -97,6 +99,7 @@ class Reader {  // of one layer after the other
     batch.begins.push_back(begin);
   }
 
+  const WindowPlaces& places_;
   const WindowSource& source_;
   const SlidingWindowOptions& options_;
   BoundedQueue<WindowBatch>& out_;
@@ -108,12 +111,12 @@ struct Piece {  // finished slices on their way out
   bool may_start_here = false;  // a continued run may start behind it
 };
 
+using ReadBatches = std::function<void(BoundedQueue<WindowBatch>& out)>;  // returns once nobody wants more
+
 class Stages {  // the threads before and behind the computation; they end with it, however it ends
  public:
-  Stages(const std::vector<Layer>& layers, const WindowSource& source, const SlidingWindowOptions& options,
-         const SlabRun& run)
-      : reader_([this, &layers, &source, &options] { read_all(layers, source, options); }),
-        writer_([this, &run] { write_all(run); }) {}
+  Stages(const ReadBatches& read, const SlabRun& run)
+      : reader_([this, &read] { read_all(read); }), writer_([this, &run] { write_all(run); }) {}
   ~Stages() {
     batches.close();
     pieces.close();
@@ -130,11 +133,9 @@ class Stages {  // the threads before and behind the computation; they end with 
   BoundedQueue<Piece> pieces{kPiecesBehind};
 
  private:
-  void read_all(const std::vector<Layer>& layers, const WindowSource& source, const SlidingWindowOptions& options) {
+  void read_all(const ReadBatches& read) {
     try {
-      Reader reader(source, options, batches);
-      for (const Layer& layer : layers)
-        if (!reader.read(layer)) return;
+      read(batches);
       batches.close();
     } catch (...) {
       batches.close(std::current_exception());
@@ -170,14 +171,20 @@ class Computation {
         options_(options),
         run_(run),
         variants_(variants_of(options.window, options.augment, options.mirroring)),
-        layers_(layers_of(source.extent, source.region.value_or(whole(source.extent)), options, run.first_slice)),
+        places_(places_in(source.extent, source.region.value_or(whole(source.extent)), options)),
+        layers_(layers_of(places_, source.extent.z, options.window.z, run.first_slice)),
         device_(networks.front()->parameters().device()),
         taken_(std::max<int64_t>(0, layers_.empty() ? 0 : layers_.front().z)) {
-    for (const Layer& layer : layers_) total_ += static_cast<int64_t>(layer.begins.size());
+    for (const Layer& layer : layers_) total_ += layer.has_windows ? places_.in_layer() : 0;
   }
 
   void run() {
-    Stages stages(layers_, source_, options_, run_);
+    const ReadBatches read = [&](BoundedQueue<WindowBatch>& batches) {
+      Reader reader(places_, source_, options_, batches);
+      for (const Layer& layer : layers_)
+        if (!reader.read(layer)) return;
+    };
+    Stages stages(read, run_);
     while (const std::optional<WindowBatch> batch = stages.batches.pop()) {
       if (!batch->begins.empty()) compute(*batch);
       done_ += batch->passed;
@@ -227,6 +234,7 @@ class Computation {
   const SlidingWindowOptions& options_;
   const SlabRun& run_;
   const std::vector<Variant> variants_;
+  const WindowPlaces places_;
   const std::vector<Layer> layers_;
   const at::Device device_;
   std::optional<SlabBlend> blend_;
@@ -258,12 +266,14 @@ at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Ten
   std::optional<SlabBlend> blend;
   at::Tensor result;
   int64_t taken = 0;
-  for (const Layer& layer : layers_of(extent, whole(extent), options, 0)) {
-    for (size_t first = 0; first < layer.begins.size(); first += static_cast<size_t>(options.batch_size)) {
-      const size_t last = std::min(layer.begins.size(), first + static_cast<size_t>(options.batch_size));
+  const WindowPlaces places = places_in(extent, whole(extent), options);
+  for (const Layer& layer : layers_of(places, extent.z, window.z, 0)) {
+    const std::vector<Extent3> begins = places.layer(layer.z);
+    for (size_t first = 0; first < begins.size(); first += static_cast<size_t>(options.batch_size)) {
+      const size_t last = std::min(begins.size(), first + static_cast<size_t>(options.batch_size));
       std::vector<at::Tensor> windows;
       for (size_t i = first; i < last; ++i) {
-        const Extent3& begin = layer.begins[i];
+        const Extent3& begin = begins[i];
         windows.push_back(
             volume.narrow(1, begin.z, window.z).narrow(2, begin.y, window.y).narrow(3, begin.x, window.x));
       }
@@ -273,7 +283,7 @@ at::Tensor predict_resident(const std::vector<Network*>& networks, const at::Ten
         blend.emplace(extent, window, options.blend, output.size(1), volume.device());
         result = at::empty({output.size(1), extent.z, extent.y, extent.x}, output.options());
       }
-      for (size_t i = first; i < last; ++i) blend->add(layer.begins[i], output[static_cast<int64_t>(i - first)]);
+      for (size_t i = first; i < last; ++i) blend->add(begins[i], output[static_cast<int64_t>(i - first)]);
     }
     result.narrow(1, taken, layer.next_z - taken).copy_(blend->take(taken, layer.next_z));
     taken = layer.next_z;

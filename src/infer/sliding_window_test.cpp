@@ -1,6 +1,7 @@
 #include "infer/sliding_window.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -245,6 +246,26 @@ TEST(Slabs, AnErrorOfReaderOrWriterReachesTheCaller) {
   EXPECT_THROW(predict_slabs({&network}, source, {window, 0.5}, fails), Error);
   source.read = [](const Extent3& begin, int64_t, float*) { VOX_CHECK(begin.z < 4, "the file is damaged"); };
   EXPECT_THROW(predict_slabs({&network}, source, {window, 0.5}, {.write = [](const Slab&) {}}), Error);
+}
+
+// A scroll of 14376x7888x8096 voxels has 27 million windows of 64^3.
+TEST(Slabs, OfManyWindowsNeedNoListOfThem) {
+  const auto allocated = [] {
+    const struct mallinfo2 now = mallinfo2();
+    return static_cast<int64_t>(now.uordblks + now.hblkhd);
+  };
+  WindowSource source{.extent = {400, 100, 100}};
+  int64_t asked = 0, most = 0;
+  source.wanted = [&](const Extent3&) {
+    if (asked++ % 4096 == 0) most = std::max(most, allocated());
+    return false;
+  };
+  AddsOne network;
+  network.parameters().add({.name = "unused", .shape = {1}});
+  const int64_t before = allocated();
+  predict_slabs({&network}, source, {.window = {2, 2, 2}, .overlap = 0.5}, {.write = [](const Slab&) {}});
+  EXPECT_EQ(asked, 399 * 99 * 99);
+  EXPECT_LT(most - before, int64_t{16} << 20);
 }
 
 TEST(Variants, KeepTheShapeOfTheWindow) {

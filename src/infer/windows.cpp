@@ -49,12 +49,16 @@ std::vector<int64_t> axis_begins(int64_t size, int64_t window, double overlap) {
   return begins;
 }
 
-std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap) {
-  return window_begins(volume, window, overlap, whole(volume));
+std::vector<Extent3> WindowPlaces::layer(int64_t at_z) const {
+  std::vector<Extent3> begins;
+  begins.reserve(static_cast<size_t>(in_layer()));
+  for (const int64_t at_y : y)
+    for (const int64_t at_x : x) begins.push_back({at_z, at_y, at_x});
+  return begins;
 }
 
-std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region,
-                                   const Extent3& shift) {
+WindowPlaces window_places(const Extent3& volume, const Extent3& window, double overlap, const Box3& region,
+                           const Extent3& shift) {
   VOX_CHECK(overlap >= 0 && overlap < 1, "the overlap of windows is ", overlap, "; it must be at least 0 and below 1");
   const auto unmoved = [&](int axis) {
     const int64_t room = volume[axis] - window[axis];
@@ -67,10 +71,19 @@ std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window,
     VOX_ASSERT(2 * shift[axis] <= window[axis]);  // window_options sees to it
     return moved_both_ways(unmoved(axis), shift[axis], volume[axis], window[axis]);
   };
+  return {along(0), along(1), along(2)};
+}
+
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap) {
+  return window_begins(volume, window, overlap, whole(volume));
+}
+
+std::vector<Extent3> window_begins(const Extent3& volume, const Extent3& window, double overlap, const Box3& region,
+                                   const Extent3& shift) {
+  const WindowPlaces places = window_places(volume, window, overlap, region, shift);
   std::vector<Extent3> begins;
-  for (const int64_t z : along(0))
-    for (const int64_t y : along(1))
-      for (const int64_t x : along(2)) begins.push_back({z, y, x});
+  for (const int64_t z : places.z)
+    for (const Extent3& begin : places.layer(z)) begins.push_back(begin);
   return begins;
 }
 

@@ -22,6 +22,7 @@ struct PatchOptions {
   }
 };
 
+constexpr uint8_t kSpanned = 3;
 constexpr int kSweeps = 400;       // of the relaxation; holes of the default size settle in a quarter of them
 constexpr float kSettled = 1e-3f;  // voxels
 
@@ -55,8 +56,9 @@ struct HeightMap {
   Extent3 origin;
   int axis = 0, row_axis = 1, column_axis = 2;
   int64_t rows = 0, columns = 0, depth = 0;
-  std::vector<float> height;       // the middle of the piece in each column, from the box
-  std::vector<uint8_t> known;      // 1: one run of the piece, 2: several, which say nothing of the height; 0: none
+  std::vector<float> height;  // the middle of the piece in each column, from the box
+  // 1: one run of the piece, 2: several, which say nothing of the height; 0: none; kSpanned: in the hole at work.
+  std::vector<uint8_t> known;
   std::vector<int32_t> thickness;  // of columns with one run
 
   Extent3 place(int64_t column, int64_t level) const {
@@ -180,9 +182,17 @@ class SheetPatcher {
     for (const int64_t at : hole)
       for (const int64_t next : around(map, at)) visit_rim(next);
     if (count == 0) return false;
+    const auto mark = [&](uint8_t as) {
+      for (const int64_t at : hole) map.known[static_cast<size_t>(at)] = as;
+    };
     for (const int64_t at : hole) map.height[static_cast<size_t>(at)] = sum / count;
-    std::vector<uint8_t> in_hole(map.known.size());
-    for (const int64_t at : hole) in_hole[static_cast<size_t>(at)] = 1;
+    mark(kSpanned);
+    relax(map, hole);
+    mark(0);
+    return true;
+  }
+
+  static void relax(HeightMap& map, const std::vector<int64_t>& hole) {
     float change = 1;
     for (int sweep = 0; sweep < kSweeps && change > kSettled; ++sweep) {
       change = 0;
@@ -190,7 +200,7 @@ class SheetPatcher {
         float total = 0, weight = 0;
         for (const int64_t next : around(map, at)) {
           const auto n = static_cast<size_t>(next);
-          if (map.known[n] != 1 && !in_hole[n]) continue;
+          if (map.known[n] != 1 && map.known[n] != kSpanned) continue;
           total += map.height[n];
           ++weight;
         }
@@ -200,7 +210,6 @@ class SheetPatcher {
         height = total / weight;
       }
     }
-    return true;
   }
 
   void fill(const HeightMap& map, int64_t column, int32_t thickness, uint32_t piece) {

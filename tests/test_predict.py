@@ -10,7 +10,7 @@ import tifffile
 import torch
 from conftest import PROGRAM
 from inference import windows
-from test_train import peer_network
+from test_train import peer_network, plain_network
 from training import checkpoint, metadata, tensors, write_training
 
 
@@ -126,6 +126,20 @@ def test_what_lies_outside_is_what_training_saw_there(trained, voxloom, tmp_path
                 f"data.padding={padding}", "data.pad_value=3")
         told[padding] = tifffile.imread(tmp_path / padding / "small.tif")
     assert np.array_equal(told["none"], told["constant"]) and not np.array_equal(told["none"], told["edge"])
+
+
+def test_a_network_that_gives_nan_predicts_nothing(voxloom, tmp_path):
+    network = plain_network([4, 8]).eval()
+    with torch.no_grad():
+        next(network.parameters())[0] = float("nan")
+    torch.save(network.state_dict(), tmp_path / "nan.pt")
+    voxloom("weights", "import", tmp_path / "nan.pt", "--output", tmp_path / "nan.safetensors", "data.preprocess=[]")
+    np.save(tmp_path / "scan.npy", np.random.default_rng(1).normal(size=(16, 16, 16)).astype(np.float32))
+    for how in ([], ["--probabilities"]):
+        result = voxloom("predict", tmp_path / "nan.safetensors", tmp_path / "scan.npy", "--output", tmp_path / "out",
+                         "inference.window=16", *how, check=False)
+        assert result.returncode == 1 and "gives NaN" in result.stderr and "scan" in result.stderr
+        assert not (tmp_path / "out" / "scan.tif").exists()
 
 
 def test_nothing_is_staged_to_be_read_once(trained, voxloom, tmp_path):

@@ -43,6 +43,16 @@ int64_t whole_input_bytes(const CaseUnits& units) {
   return total + passing + (int64_t{1} << 20);
 }
 
+// Labels of NaN would be background, without a word.
+void require_numbers(const Slab& slab, const Planned& planned) {
+  const Extent3& extent = planned.units.images.front().stored.extent;
+  const int64_t count = slab.channels * (slab.z_end - slab.z_begin) * extent.y * extent.x;
+  const bool none = std::none_of(slab.logits, slab.logits + count, [](float value) { return std::isnan(value); });
+  VOX_CHECK(none, "case ", planned.item.id, ": the network gives NaN in slices ", slab.z_begin, " to ", slab.z_end - 1,
+            ": its weights hold NaN or infinity, or its half precision (training.precision) overflows; predict with an "
+            "earlier checkpoint, or train with training.precision: bf16-mixed or 32");
+}
+
 class Prediction {
  public:
   Prediction(const std::vector<Network*>& networks, const DataOptions& data, ThreadPool& pool,
@@ -152,7 +162,10 @@ class Prediction {
     source.skip_below = options_.skip_below;
     skip_outside_mask(source, input, window, options_.mask);
     SlabRun run{.first_slice = part.slices_done(), .write = {}};
-    run.write = [&](const Slab& slab) { part.write(slab.z_begin, slab.z_end, output.encode(slab).data()); };
+    run.write = [&](const Slab& slab) {
+      require_numbers(slab, planned);
+      part.write(slab.z_begin, slab.z_end, output.encode(slab).data());
+    };
     Clock::time_point marked = Clock::now();
     double mark_s = 0;  // what the last mark took; the next waits until that is little beside the computation
     run.written = [&](int64_t slices) {

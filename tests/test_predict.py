@@ -128,6 +128,25 @@ def test_what_lies_outside_is_what_training_saw_there(trained, voxloom, tmp_path
     assert np.array_equal(told["none"], told["constant"]) and not np.array_equal(told["none"], told["edge"])
 
 
+def test_a_folder_is_called_by_its_name_however_it_is_written(trained, voxloom, tmp_path):
+    write_zarr = ["convert", trained / "images" / "case_000.npy", tmp_path / "a=1" / "scan.zarr"]
+    voxloom(*write_zarr)
+    for name in (f"{tmp_path}/a=1/scan.zarr/", f"{tmp_path}/a=1/scan.zarr/."):
+        voxloom("predict", trained / "run", name, "--output", tmp_path / "out")
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["scan.tif"]
+        (tmp_path / "out" / "scan.tif").unlink()
+
+
+def test_a_volume_may_have_an_equals_sign_in_its_name(trained, voxloom, tmp_path):
+    with h5py.File(tmp_path / "lr=0.1.h5", "w") as file:
+        file["raw"] = np.load(trained / "images" / "case_000.npy")
+    voxloom("predict", trained / "run", f"{tmp_path}/lr=0.1.h5:raw", "--output", tmp_path / "out")
+    assert (tmp_path / "out" / "lr=0.1.tif").exists()
+    channels = f"{tmp_path}/lr=0.1.h5:raw,{tmp_path}/lr=0.1.h5:raw"
+    result = voxloom("predict", trained / "run", channels, "--output", tmp_path / "out", check=False)
+    assert result.returncode == 1 and "takes 1 channels" in result.stderr
+
+
 def test_a_network_that_gives_nan_predicts_nothing(voxloom, tmp_path):
     network = plain_network([4, 8]).eval()
     with torch.no_grad():

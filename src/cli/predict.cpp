@@ -4,17 +4,22 @@
 #include <iostream>
 #include <memory>
 
-#include "base/file.h"
 #include "base/span.h"
 #include "cli/command.h"
 #include "train/predict_run.h"
+#include "volume/glob.h"
 
 namespace vox::cli {
 namespace {
 
+// Also in folders called "lr=0.1": with a dataset of a file, or with the channels of a case.
+bool names_a_volume(const std::string& word) {
+  return volume_exists(word) || volume_exists(word.substr(0, word.find(',')));
+}
+
 void sort_words(PredictRequest& request) {
   const auto is_override = [](const std::string& word) {
-    return word.find('=') != std::string::npos && !path_exists(word);
+    return word.find('=') != std::string::npos && !names_a_volume(word);
   };
   std::vector<std::string>& inputs = request.inputs;
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(request.overrides), is_override);

@@ -198,6 +198,14 @@ std::string known_suffix(const std::string& name) {
       if (ends_with(name, suffix) && suffix.size() > longest.size()) longest = suffix;
   return longest;
 }
+
+// Of a folder also where it is written as "pt_1/" or ".".
+fs::path last_part(const fs::path& path) {
+  const fs::path name = path.filename();
+  if (path.empty() || (!name.empty() && name != "." && name != "..")) return name;
+  const fs::path folder = fs::absolute(path).lexically_normal();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename();
+}
 }  // namespace
 
 bool has_volume_suffix(const fs::path& path) {
@@ -205,8 +213,9 @@ bool has_volume_suffix(const fs::path& path) {
 }
 
 std::string volume_stem(const fs::path& path) {
-  const std::string name = path.filename().string(), suffix = known_suffix(name);
-  return suffix.empty() ? path.stem().string() : name.substr(0, name.size() - suffix.size());
+  const fs::path last = last_part(path);
+  const std::string name = last.string(), suffix = known_suffix(name);
+  return suffix.empty() ? last.stem().string() : name.substr(0, name.size() - suffix.size());
 }
 
 fs::path file_of_volume(const std::string& name) {

@@ -25,7 +25,7 @@ std::vector<FileMatch> files_of_folder(const std::filesystem::path& folder);
 // The deepest folder of the pattern that is named without wildcards: where a message says it looked.
 std::filesystem::path fixed_folder(const std::filesystem::path& root, const std::string& pattern);
 
-// "a/b.nii.gz" -> "b": the name without the suffix of a known format (or its last suffix).
+// "a/b.nii.gz" -> "b": the name without the suffix of a known format (or its last suffix). "a/b/" is b as well.
 std::string volume_stem(const std::filesystem::path& path);
 bool has_volume_suffix(const std::filesystem::path& path);
 

@@ -147,6 +147,15 @@ def test_a_volume_may_have_an_equals_sign_in_its_name(trained, voxloom, tmp_path
     assert result.returncode == 1 and "takes 1 channels" in result.stderr
 
 
+def test_cases_of_one_name_are_not_submitted_together(trained, voxloom, tmp_path):
+    cases = ", ".join(f"{{id: {scroll}/5, images: [images/case_00{number}.npy], label: labels/case_00{number}.npy, "
+                      "split: test}" for number, scroll in enumerate(("s1", "s2")))
+    result = voxloom("predict", trained / "run", "--split", "test", "--output", tmp_path / "out", f"data.cases=[{cases}]",
+                     "data.split=column", "inference.submission=vesuvius", check=False)
+    assert result.returncode == 1 and "s1/5.tif" in result.stderr and "s2/5.tif" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_network_that_gives_nan_predicts_nothing(voxloom, tmp_path):
     network = plain_network([4, 8]).eval()
     with torch.no_grad():

@@ -218,8 +218,9 @@ def test_the_vesuvius_submission(network, voxloom, draw, tmp_path):
             labels = file.asarray()
             assert file.pages[0].compression == tifffile.COMPRESSION.LZW and len(file.pages) == shape[0]
         assert labels.shape == shape and labels.dtype == np.uint8 and set(np.unique(labels)) <= {0, 1}
-    refused = voxloom(*arguments, "--probabilities", check=False)
-    assert refused.returncode == 1 and "uint8" in refused.stderr
+    for option in ("--probabilities", "inference.postprocess=[{name: watershed}]"):
+        refused = voxloom(*arguments, option, check=False)
+        assert refused.returncode == 1 and "uint8" in refused.stderr
 
 
 @pytest.fixture(scope="module")

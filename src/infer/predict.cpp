@@ -194,6 +194,12 @@ class Prediction {
   const Preprocess preprocess_;
 };
 
+std::vector<std::filesystem::path> paths_of(const std::vector<Planned>& all) {
+  std::vector<std::filesystem::path> paths;
+  for (const Planned& planned : all) paths.push_back(planned.path);
+  return paths;
+}
+
 void submit(const std::vector<Planned>& all, const PredictOptions& options, const PredictProgress& progress) {
   std::vector<std::filesystem::path> files;
   for (const Planned& planned : all) {
@@ -334,6 +340,7 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
   VOX_CHECK(!all.empty(), "none of the ", dataset.cases.size(), " cases can be read");
   if (options.submission == Submission::kOpenKbp)
     for (const Planned& planned : all) require_patient(file_of_volume(planned.item.images.front()));
+  if (options.submission != Submission::kNone) require_names_apart(paths_of(all));
   for (const Planned& planned : all) prediction.run(planned);
   if (options.submission != Submission::kNone) submit(all, options, progress);
   for (const Planned& planned : all) forget_finished(planned.path);

@@ -1,5 +1,6 @@
 #include "infer/submission.h"
 
+#include <map>
 #include <span>
 
 #include "base/error.h"
@@ -27,9 +28,9 @@ Submission submission_from_name(const std::string& name) {
 
 void require_submittable(Submission submission, const OutputOptions& output, int64_t output_channels) {
   if (submission == Submission::kVesuvius)
-    VOX_CHECK(output.decode.labels() && output.format == "tif",
-              "inference.submission: vesuvius is made of uint8 labels in <id>.tif; leave out --probabilities, and "
-              "inference.format as it is");
+    VOX_CHECK(output.decode.labels() && output.format == "tif" && !PostChain(output.postprocess).makes_objects(),
+              "inference.submission: vesuvius is made of uint8 labels in <id>.tif; leave out --probabilities and steps "
+              "of inference.postprocess that make objects, and inference.format as it is");
   if (submission == Submission::kOpenKbp)
     VOX_CHECK(
         output.decode.regression && output_channels == 1,
@@ -43,6 +44,15 @@ void require_patient(const std::filesystem::path& folder) {
       std::filesystem::exists(folder / "possible_dose_mask.csv"), folder.string(),
       ": inference.submission: openkbp needs patients, folders with ct.csv and possible_dose_mask.csv; leave it out, "
       "as by inference.submission=none");
+}
+
+void require_names_apart(const std::vector<std::filesystem::path>& files) {
+  std::map<std::string, std::filesystem::path> known;
+  for (const std::filesystem::path& file : files) {
+    const auto [before, is_new] = known.emplace(file.filename().string(), file);
+    VOX_CHECK(is_new, "inference.submission: ", before->second.string(), " and ", file.string(), " would both be ",
+              before->first, " in submission.zip; give the cases ids that differ without folders");
+  }
 }
 
 void write_dose_csv(const std::filesystem::path& csv, const std::filesystem::path& prediction,

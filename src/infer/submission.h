@@ -23,6 +23,10 @@ void require_patient(const std::filesystem::path& folder);
 void write_dose_csv(const std::filesystem::path& csv, const std::filesystem::path& prediction,
                     const std::string& patient);
 
+// Error where two of `files` have one name, for there are no folders in a submission: cases s1/5 and s2/5 are
+// both 5.tif.
+void require_names_apart(const std::vector<std::filesystem::path>& files);
+
 // submission.zip in `folder`, with `files` at its root.
 std::filesystem::path write_submission(const std::filesystem::path& folder,
                                        const std::vector<std::filesystem::path>& files);

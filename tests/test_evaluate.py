@@ -163,6 +163,17 @@ def test_labels_that_do_not_fit_are_refused(voxloom, tmp_path):
     assert result.returncode == 1 and "instances" in result.stderr
 
 
+def test_volumes_that_point_different_ways_are_refused(voxloom, draw, tmp_path):
+    values = labels(draw, (6, 7, 8), 3)
+    nibabel.save(nibabel.Nifti1Image(values, np.diag([1, 1, 2, 1])), tmp_path / "r.nii")
+    nibabel.save(nibabel.Nifti1Image(values[::-1], np.diag([-1, 1, 2, 1])), tmp_path / "p.nii")  # the same in the world
+    result = evaluate(voxloom, tmp_path / "p.nii", tmp_path / "r.nii", check=False)
+    assert result.returncode == 1 and "LAS" in result.stderr and "RAS" in result.stderr and "r.nii" in result.stderr
+    voxloom("convert", tmp_path / "p.nii", tmp_path / "turned.nii", "--orientation", "RAS")
+    result = json.loads(evaluate(voxloom, tmp_path / "turned.nii", tmp_path / "r.nii", "--json").stdout)
+    assert result["mean"]["dice"] == 1
+
+
 def test_a_folder_and_a_file_are_refused(voxloom, folders, tmp_path):
     result = evaluate(voxloom, folders[0], folders[1] / "a.npy", check=False)
     assert result.returncode == 1 and "two folders" in result.stderr

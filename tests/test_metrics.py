@@ -250,6 +250,19 @@ def test_the_ignore_label_of_surface_is_2_unless_said(voxloom, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["segmentation", "surface", "instances"])
+def test_probabilities_are_no_mask(voxloom, draw, tmp_path, task):
+    mask = np.random.default_rng(draw.randrange(2**32)).integers(0, 2, (6, 7, 8))
+    np.save(tmp_path / "r.npy", mask.astype(np.uint8)), np.save(tmp_path / "p.npy", (0.1 + 0.8 * mask).astype(np.float32))
+    nibabel = pytest.importorskip("nibabel")
+    scaled = nibabel.Nifti1Image(255 * mask.astype(np.uint8).T, np.eye(4))
+    scaled.header.set_slope_inter(1 / 255, 0)  # a mask all the same: 0 and nearly 1
+    nibabel.save(scaled, tmp_path / "scaled.nii")
+    result = voxloom("evaluate", "--task", task, "--prediction", tmp_path / "p.npy", "--reference", tmp_path / "r.npy", check=False)
+    assert result.returncode == 1 and "p.npy: holds the value 0." in result.stderr
+    assert task != "surface" or scores(voxloom, task, tmp_path / "scaled.nii", tmp_path / "r.npy")["mean"]["score"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("task", ["segmentation", "surface", "instances"])
 def test_volumes_that_differ_or_hold_nan_are_refused(voxloom, tmp_path, task):
     np.save(tmp_path / "r.npy", np.ones((3, 4, 5), np.uint8)), np.save(tmp_path / "p.npy", np.ones((3, 4, 6), np.uint8))
     np.save(tmp_path / "nan.npy", np.full((3, 4, 5), np.nan, np.float32))

@@ -13,6 +13,7 @@
 #include "cli/dose_source.h"
 #include "cli/evaluate_output.h"
 #include "io/format.h"
+#include "io/orientation.h"
 #include "metrics/metric.h"
 
 namespace vox::cli {
@@ -74,11 +75,21 @@ VolumeSource volume_source(const std::string& name) {
           }};
 }
 
+// Their voxels are compared by place, so they have to point the same way.
+void require_same_axes(const VolumeSource& prediction, const VolumeSource& reference) {
+  const std::optional<Affine>&ours = prediction.info.affine, &theirs = reference.info.affine;
+  VOX_CHECK(!ours || !theirs || axis_codes(*ours) == axis_codes(*theirs), prediction.name, ": the prediction is ",
+            axis_codes(*ours), " but the reference ", reference.name, " is ", axis_codes(*theirs),
+            ": they point different ways; turn both by `voxloom convert --orientation RAS`, or correct the header that "
+            "is wrong.");
+}
+
 Scores score_case(const EvaluateOptions& options, const std::string& prediction, const std::string& reference,
                   ThreadPool& pool) {
   const bool dose = options.task == "dose";
   const VolumeSource predicted = dose ? dose_prediction(prediction) : volume_source(prediction);
   const VolumeSource referred = dose ? dose_reference(reference) : volume_source(reference);
+  require_same_axes(predicted, referred);
   return find_metric(options.task).evaluate(predicted, referred, {.ignore_label = options.ignore_label}, pool);
 }
 

@@ -13,6 +13,7 @@ namespace vox {
 namespace {
 
 constexpr int64_t kSlabVoxels = 4 << 20;
+constexpr double kNearlyOne = 0.99;  // 255 by a scale of 1/255 need not be 1
 
 template <class Out, class Convert>
 std::vector<Out> read_whole(const VolumeSource& source, ThreadPool& pool, Convert convert) {
@@ -82,6 +83,9 @@ std::vector<uint32_t> read_instance_labels(const VolumeSource& source, ThreadPoo
 std::vector<uint8_t> read_mask(const VolumeSource& source, ThreadPool& pool) {
   return read_whole<uint8_t>(source, pool, [&](double value) {
     VOX_CHECK(!std::isnan(value), source.name, ": holds NaN; expected a mask, 0 for background.");
+    VOX_CHECK(!(value > 0 && value < kNearlyOne), source.name, ": holds the value ", shortest(value),
+              ", and expected is a mask, 0 for background. Is this a map of probabilities? Predict without "
+              "--probabilities, or cut it by `voxloom convert --postprocess \"[{name: threshold}]\"`.");
     return static_cast<uint8_t>(value != 0);
   });
 }

@@ -21,7 +21,7 @@ void for_each_slab(const VolumeSource& source, ThreadPool& pool,
 // Labels are whole numbers from 0 to what the type holds. Error names the value that is none.
 std::vector<uint16_t> read_class_labels(const VolumeSource& source, ThreadPool& pool);
 std::vector<uint32_t> read_instance_labels(const VolumeSource& source, ThreadPool& pool);
-// 1 where the value is not 0. Error where a value is NaN.
+// 1 where the value is not 0. Error where a value is NaN, or lies between 0 and 1: a probability is no mask.
 std::vector<uint8_t> read_mask(const VolumeSource& source, ThreadPool& pool);
 // 1 where the value is `label`.
 std::vector<uint8_t> read_where(const VolumeSource& source, double label, ThreadPool& pool);

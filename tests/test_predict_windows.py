@@ -86,6 +86,19 @@ def test_an_ensemble_is_the_mean_of_its_members(networks, voxloom, draw, tmp_pat
     assert refused.returncode == 1 and "output channels" in refused.stderr and "classes" in refused.stderr
 
 
+def test_members_whose_channels_mean_other_things_are_not_averaged(voxloom, draw, tmp_path):
+    np.save(tmp_path / "case.npy", random_image(draw, (8, 8, 8)))
+    files = []
+    for number, (inside, edge) in enumerate(((0, 1), (1, 0), (0, 1))):
+        terms = f"[{{name: bce, channels: [{inside}]}}, {{name: bce, target: boundary, channels: [{edge}]}}]"
+        files.append(make_network(tmp_path, f"net{number}", number, (2, 4), (1, 2), "data.target=segmentation",
+                                  f"loss.terms={terms}")[1])
+    arguments = ["predict", files[0], tmp_path / "case.npy", "--output", tmp_path / "out", text([8, 8, 8])]
+    refused = voxloom(*arguments, "--also", files[1], check=False)
+    assert refused.returncode == 1 and "loss.terms" in refused.stderr and "net1" in refused.stderr
+    voxloom(*arguments, "--also", files[2])
+
+
 def test_members_normalised_by_other_statistics_are_averaged_as_each_is_alone(voxloom, draw, tmp_path):
     write_volumes(tmp_path, 4, (16, 18, 20), draw)
     for number in (2, 3):  # so that folds differ

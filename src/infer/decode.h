@@ -31,6 +31,7 @@ struct DecodeOptions {
   // For chains that make objects. Where label_channels are absent, channels are taken as they come.
   std::vector<int64_t> boundary_channels{}, affinity_channels{};
 
+  bool operator==(const DecodeOptions&) const = default;
   bool labels() const { return output == Output::kLabels && !regression; }
   std::vector<int64_t> label_channels_of(int64_t channels) const;
   // A voxel is background where none of so many label channels is likely: no channel says so.

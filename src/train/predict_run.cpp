@@ -92,8 +92,38 @@ Trained load_trained(const fs::path& model, const PredictRequest& request, const
   return trained;
 }
 
+bool knows_no_loss(const Trained& trained) {
+  return trained.imported && trained.options.loss.terms.empty();
+}
+
+// Channels that no label was compared with (boundaries, affinities, distances) are no classes.
+void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
+  decode.class_values = trained.state.class_values;
+  if (knows_no_loss(trained)) return;
+  const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
+  const LossSet::LabelChannels of_label = loss.label_channels();
+  if (!of_label.channels.empty() || trained.model.out_channels > 1) decode.label_channels = of_label.channels;
+  decode.softmax = of_label.softmax;
+  decode.boundary_channels = loss.channels_against("boundary");
+  decode.affinity_channels = loss.channels_against("affinity");
+  decode.value_channels = loss.value_channels();
+  decode.tanh_channels = loss.tanh_channels();
+  if (of_label.foreground && decode.class_values.size() != 2) decode.class_values.clear();
+  if (of_label.values.empty()) return;
+  decode.class_values = of_label.values;
+  decode.background_channel = of_label.values.front() == 0;
+  if (!decode.background_channel) decode.class_values.insert(decode.class_values.begin(), 0);
+}
+
+bool mean_the_same_by_channels(const Trained& first, const Trained& other) {
+  DecodeOptions a, b;
+  tell_what_channels_are(a, first);
+  tell_what_channels_are(b, other);
+  return a == b || knows_no_loss(first) || knows_no_loss(other);
+}
+
 // All see the same windows, so they must have been trained on the same kind of input; only statistics of the data set
-// may differ.
+// may differ. Their outputs are averaged, so they must mean the same.
 void require_alike(const Trained& first, const Trained& other) {
   const auto differ = [&](const char* what, const auto& a, const auto& b) {
     return concat("an ensemble needs networks alike in ", what, ": ", first.path.string(), " has ", a, " and ",
@@ -107,6 +137,8 @@ void require_alike(const Trained& first, const Trained& other) {
                 first.options.data.orientation == other.options.data.orientation &&
                 first.options.data.target == other.options.data.target,
             differ("data.preprocess, data.orientation and data.target", "its own", "others"));
+  VOX_CHECK(mean_the_same_by_channels(first, other),
+            differ("what their channels are (data.labels, loss.terms)", "its own", "others"));
 }
 
 // Input is normalised as in training, by the statistics of the training cases. Windows come normalised by those of an
@@ -233,25 +265,6 @@ void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest
       request.say(concat("note: ", all[i].path.string(), " was trained on ", count, " of the ", wanted.cases.size(),
                          " cases of this ", request.split, " split; scores of an ensemble on them are too good"));
   }
-}
-
-// Channels that no label was compared with (boundaries, affinities, distances) are no classes.
-void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
-  decode.class_values = trained.state.class_values;
-  if (trained.imported && trained.options.loss.terms.empty()) return;
-  const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
-  const LossSet::LabelChannels of_label = loss.label_channels();
-  if (!of_label.channels.empty() || trained.model.out_channels > 1) decode.label_channels = of_label.channels;
-  decode.softmax = of_label.softmax;
-  decode.boundary_channels = loss.channels_against("boundary");
-  decode.affinity_channels = loss.channels_against("affinity");
-  decode.value_channels = loss.value_channels();
-  decode.tanh_channels = loss.tanh_channels();
-  if (of_label.foreground && decode.class_values.size() != 2) decode.class_values.clear();
-  if (of_label.values.empty()) return;
-  decode.class_values = of_label.values;
-  decode.background_channel = of_label.values.front() == 0;
-  if (!decode.background_channel) decode.class_values.insert(decode.class_values.begin(), 0);
 }
 
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {

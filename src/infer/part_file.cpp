@@ -104,7 +104,9 @@ PartFile::PartFile(const fs::path& output, const std::string& fingerprint, const
 }
 
 PartFile::~PartFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  close(descriptor_);
+  std::error_code ignored;
+  if (slices_done_ == 0) fs::remove(voxels_, ignored);  // nothing to go on from
 }
 
 void PartFile::write(int64_t z_begin, int64_t z_end, const std::byte* voxels) {

@@ -271,6 +271,8 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   const InferenceOptions& inference = trained.options.inference;
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
   if (request.overlap) options.window.overlap = *request.overlap;
+  const double overlap = options.window.overlap;
+  VOX_CHECK(overlap >= 0 && overlap < 1, "--overlap is ", overlap, "; expected 0 to below 1");
   if (request.tta) require_mirrorable(trained.options.loss);
   if (request.tta && options.window.augment == Augment::kNone) options.window.augment = Augment::kMirror;
   options.output.decode.output = request.probabilities ? Output::kProbabilities : Output::kLabels;

@@ -227,6 +227,20 @@ def test_a_word_too_long_for_a_file_is_a_word_like_others(trained, voxloom, tmp_
         assert result.returncode == 1 and "mistake" not in result.stderr, words[0]
 
 
+def test_weights_without_statistics_of_their_data_set_ask_for_them(voxloom, tmp_path):
+    torch.save(plain_network([4, 8]).state_dict(), tmp_path / "net.pt")
+    voxloom("weights", "import", tmp_path / "net.pt", "--output", tmp_path / "net.safetensors", "data.target=regression",
+            "data.preprocess=[{name: zscore, scope: dataset}]")
+    volume = np.random.default_rng(1).normal(size=(16, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "scan.npy", volume), np.save(tmp_path / "normalised.npy", (volume - 3) / 4)
+    arguments = ["predict", tmp_path / "net.safetensors", "--output", tmp_path, "inference.window=16"]
+    refused = voxloom(*arguments, tmp_path / "scan.npy", check=False)
+    assert refused.returncode == 1 and "mean: [" in refused.stderr and not (tmp_path / "scan.tif").exists()
+    voxloom(*arguments, tmp_path / "scan.npy", "data.preprocess=[{name: zscore, scope: dataset, mean: [3], std: [4]}]")
+    voxloom(*arguments, tmp_path / "normalised.npy", "data.preprocess=[]")
+    assert np.allclose(tifffile.imread(tmp_path / "scan.tif"), tifffile.imread(tmp_path / "normalised.tif"), atol=1e-4)
+
+
 def test_input_is_normalised_by_the_statistics_of_the_training_cases(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     run = tmp_path / "run"

@@ -60,6 +60,10 @@ class Prediction {
       : networks_(networks), data_(data), pool_(pool), options_(options), progress_(progress), preprocess_(data) {
     options_.window.window = common_window(networks, options.window.window);
     data_.on_bad_case = "fail";
+    // Measured here, they would be those of each case alone.
+    VOX_CHECK(!preprocess_.zscore_over_dataset() || !preprocess_.known_statistics().empty(),
+              "data.preprocess: zscore with scope: dataset goes by the mean and deviation of the training cases, which "
+              "these weights came without; give them, as {name: zscore, scope: dataset, mean: [90.5], std: [40.2]}");
   }
 
   // Whether its files can be opened; where bad cases are left out, says which one is.

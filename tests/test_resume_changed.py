@@ -62,6 +62,41 @@ def test_another_measure_has_a_best_of_its_own(finished, tmp_path, before, after
     assert metadata(run / "checkpoints-before-2" / "best.safetensors")["best_score"] == former["best_score"]
 
 
+@pytest.fixture
+def of_a_table(finished, tmp_path):
+    """A run in the middle, of cases that a table splits; and a function that trains it on."""
+    table = tmp_path / "cases.csv"
+
+    def train(splits, *options, **checks):
+        table.write_text("id,split\n" + "".join(f"case_00{i},{split}\n" for i, split in enumerate(splits)))
+        return finished("split", f"data.csv={table}", "data.split=column", "data.train=", "data.validation=",
+                        "training.max_epochs=2", "training.save_every=1", "training.lr=1e-30", *options, **checks)
+
+    train(["train", "train", "validation"])  # nothing is learnt: the first epoch is the best
+    for name in ("last", "previous", "epoch-0002"):
+        checkpoint(tmp_path / "split", name).unlink()
+    return train
+
+
+def test_other_cases_than_before_are_named_and_refused(of_a_table, tmp_path):
+    before = files_of(tmp_path / "split")
+    before.pop(next(path for path in before if path.name == "metrics.csv"), None)
+    refused = of_a_table(["train", "validation", "train"], check=False)
+    assert refused.returncode == 1 and "trained on now: case_002; trained on no longer: case_001; " in refused.stderr
+    assert "validated with now: case_001; validated with no longer: case_002" in refused.stderr
+    assert "add --force" in refused.stderr and files_of(tmp_path / "split").items() >= before.items()
+    refused = of_a_table(["train", "test", "validation"], check=False)
+    assert refused.returncode == 1 and "(trained on no longer: case_001)" in refused.stderr
+    assert "--force" not in of_a_table(["train", "train", "validation"]).stderr  # they are the same again
+
+
+def test_scores_of_other_cases_say_nothing_of_the_next(of_a_table, tmp_path):
+    said = of_a_table(["train", "validation", "train"], "--force").stderr
+    assert "trained on now: case_002" in said and "the next validation counts as the best" in said
+    assert metadata(checkpoint(tmp_path / "split", "best"))["step"] == "6"
+    assert (tmp_path / "split" / "checkpoints-before-1" / "best.safetensors").exists()
+
+
 def test_another_schedule_begins_without_a_memory(finished, tmp_path):
     """No score rises where nothing is learnt, which only the schedule `plateau` minds."""
     long = ["training.iterations_per_epoch=1", "training.plateau_patience=1", "training.lr=1e-20", "training.min_lr=0"]

@@ -225,7 +225,8 @@ std::vector<int64_t> indices_of_split(const Dataset& dataset, const std::string&
 // A file may open and yet hold what training could not use; nobody who asks for a split means such a case.
 bool was_left_out(const Trained& trained, const std::string& id) {
   const std::vector<std::string>& skipped = trained.state.skipped_cases;
-  return trained.options.data.on_bad_case == "skip" && std::find(skipped.begin(), skipped.end(), id) != skipped.end();
+  return trained.options.data.on_bad_case == "skip" &&
+         std::find(skipped.begin(), skipped.end(), utf8(id)) != skipped.end();
 }
 
 // The cases to predict, alone in a data set of their own, so that no other volume is read.

@@ -63,14 +63,8 @@ bool judges_otherwise(const Options& before, const Options& now) {
 
 // Scores by one measure say nothing of those by another, nor does what a schedule remembers of what another one does.
 void forget_what_changed(const Options& before, const Options& now, ResumePoint& point) {
-  TrainState& state = point.state;
-  point.judged_otherwise = judges_otherwise(before, now);
-  if (point.judged_otherwise || before.training.schedule != now.training.schedule) state.schedule = {};
-  if (!point.judged_otherwise) return;
-  if (state.best_score) point.notes.push_back("scores are not those of before: the next validation counts as the best");
-  state.best_score.reset();
-  state.best_step = 0;
-  state.validations_without_gain = 0;
+  if (judges_otherwise(before, now)) return forget_scores(point);
+  if (before.training.schedule != now.training.schedule) point.state.schedule = {};
 }
 
 // A run may hold files of another history, with the same steps.
@@ -102,6 +96,16 @@ bool name_best(const CheckpointFolder& folder, const TrainState& state) {
 }
 
 }  // namespace
+
+void forget_scores(ResumePoint& point) {
+  TrainState& state = point.state;
+  if (state.best_score) point.notes.push_back("scores are not those of before: the next validation counts as the best");
+  point.judged_otherwise = true;
+  state.schedule = {};
+  state.best_score.reset();
+  state.best_step = 0;
+  state.validations_without_gain = 0;
+}
 
 void set_aside(const RunFolder& run) {
   if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;

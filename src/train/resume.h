@@ -33,6 +33,9 @@ struct ResumePoint {
 std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeRequest& request,
                                              const Options& options);
 
+// As scores by another measure, or of other cases, say nothing of those to come.
+void forget_scores(ResumePoint& point);
+
 // For a run that starts anew: its checkpoints stay where `auto` does not look, and their curves with them.
 void set_aside(const RunFolder& run);
 

@@ -4,8 +4,10 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/iterations.h"
 #include "train/state.h"
 #include "train/team.h"
@@ -44,6 +46,49 @@ std::vector<int64_t> class_values(const Options& options, const Store& store, in
   std::sort(values.begin(), values.end());
   const bool named = !options.data.labels.empty() || (label_channels == 1 && values.size() == 2);
   return named ? values : std::vector<int64_t>{};
+}
+
+void note_cases(const Store& store, TrainState& state) {
+  const Dataset& dataset = store.dataset();
+  const auto ids_of = [&](const std::vector<int64_t>& part) {
+    std::vector<std::string> ids;
+    for (const int64_t index : part) ids.push_back(utf8(dataset.cases[static_cast<size_t>(index)].id));
+    return ids;
+  };
+  state.training_cases = ids_of(dataset.train);
+  state.validation_cases = ids_of(dataset.validation);
+  state.skipped_cases.clear();
+  for (const SkippedCase& skipped : store.skipped()) state.skipped_cases.push_back(utf8(skipped.id));
+}
+
+namespace {
+
+// Those of `ids` that `others` do not have; the first few by name.
+std::string only_in(std::vector<std::string> ids, const std::vector<std::string>& others) {
+  constexpr size_t kNamed = 5;
+  const std::set<std::string> known(others.begin(), others.end());
+  std::erase_if(ids, [&](const std::string& id) { return known.contains(id); });
+  const size_t count = ids.size();
+  ids.resize(std::min(count, kNamed));
+  return concat(join(ids, ", "), count > kNamed ? concat(" and ", count - kNamed, " more") : "");
+}
+
+}  // namespace
+
+std::string changed_cases(const TrainState& before, const TrainState& now) {
+  std::vector<std::string> changes;
+  const auto compare = [&](const char* what, const std::vector<std::string>& of_before,
+                           const std::vector<std::string>& of_now) {
+    if (const std::string added = only_in(of_now, of_before); !added.empty())
+      changes.push_back(concat(what, " now: ", added));
+    if (const std::string gone = only_in(of_before, of_now); !gone.empty())
+      changes.push_back(concat(what, " no longer: ", gone));
+  };
+  compare("left out", before.skipped_cases, now.skipped_cases);
+  if (before.training_cases.empty()) return join(changes, "; ");
+  compare("trained on", before.training_cases, now.training_cases);
+  compare("validated with", before.validation_cases, now.validation_cases);
+  return join(changes, "; ");
 }
 
 void require_labels(const Dataset& dataset) {

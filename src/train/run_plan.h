@@ -31,6 +31,12 @@ bool is_finished(const TrainState& state, const Options& options);
 // Label values by class, where they are not 0, 1, 2, ...
 std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t label_channels);
 
+// Notes which cases train, validate and were left out, by their ids as UTF-8.
+void note_cases(const Store& store, TrainState& state);
+
+// In what these differ from those of a checkpoint; empty: in nothing that it names.
+std::string changed_cases(const TrainState& before, const TrainState& now);
+
 void require_labels(const Dataset& dataset);  // of what trains and validates
 
 }  // namespace vox

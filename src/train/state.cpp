@@ -65,6 +65,10 @@ TrainState parse(const Metadata& metadata) {
   state.bad_in_a_row = bad.at("in_a_row").get<int64_t>();
   state.epoch_sums = epoch_sums_of(json("epoch_sums"));
   state.skipped_cases = json("skipped_cases").get<std::vector<std::string>>();
+  if (metadata.count("cases") > 0) {
+    state.training_cases = json("cases").at("train").get<std::vector<std::string>>();
+    state.validation_cases = json("cases").at("validation").get<std::vector<std::string>>();
+  }
   state.class_values = json("class_values").get<std::vector<int64_t>>();
   if (metadata.count("input_statistics") > 0)
     state.input_statistics = json("input_statistics").get<std::vector<std::array<double, 2>>>();
@@ -104,7 +108,8 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
        state.stopped_early}}.dump();
   metadata["bad_steps"] = Json{{"total", state.bad_steps}, {"in_a_row", state.bad_in_a_row}}.dump();
   metadata["epoch_sums"] = to_json(state.epoch_sums).dump();
-  metadata["skipped_cases"] = Json(state.skipped_cases).dump(-1, ' ', false, Json::error_handler_t::replace);
+  metadata["skipped_cases"] = Json(state.skipped_cases).dump();
+  metadata["cases"] = Json{{"train", state.training_cases}, {"validation", state.validation_cases}}.dump();
   metadata["class_values"] = Json(state.class_values).dump();
   metadata["input_statistics"] = Json(state.input_statistics).dump();
   metadata["kernel_choices"] = Json(state.kernel_choices).dump();

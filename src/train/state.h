@@ -41,9 +41,10 @@ struct TrainState {
   int64_t bad_steps = 0, bad_in_a_row = 0;
   EpochSums epoch_sums;
   std::vector<std::string> skipped_cases;
-  std::vector<int64_t> class_values;                    // label value of each class; empty: 0, 1, 2, ...
-  std::vector<std::array<double, 2>> input_statistics;  // mean and deviation of zscore with scope: dataset
-  std::map<std::string, std::string> kernel_choices;    // ops/kernel_choice.h
+  std::vector<std::string> training_cases, validation_cases;  // empty where a file does not name them yet
+  std::vector<int64_t> class_values;                          // label value of each class; empty: 0, 1, 2, ...
+  std::vector<std::array<double, 2>> input_statistics;        // mean and deviation of zscore with scope: dataset
+  std::map<std::string, std::string> kernel_choices;          // ops/kernel_choice.h
   std::map<std::string, std::string> machine;  // torch, cpu, device, placement: where they differ, so may the rounding
 
   int64_t epoch() const { return steps_per_epoch > 0 ? step / steps_per_epoch : 0; }  // epochs done

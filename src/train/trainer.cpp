@@ -106,8 +106,7 @@ class Session {
     if (request_.device.empty() && leaves_a_gpu_alone(options_.system))
       log_.warn(
           "there is a GPU here, but this program was built for the CPU alone; docs/gpu.md says how to build for it");
-    if (point) state_ = point->state;
-    state_.stopped_early = false;
+    if (point) take_state(*point);
     const bool fit = options_.system.num_cpus == 0 || state_.compute_threads <= threads_.compute;
     if (state_.compute_threads > 0 && options_.system.compute_threads == 0 && fit)
       threads_.compute = state_.compute_threads;
@@ -171,17 +170,31 @@ class Session {
       log_.warn("no case is left to validate with: there will be no scores and no best checkpoint");
   }
 
-  void take_up(const ResumePoint& point) {
+  void take_state(const ResumePoint& point) {
+    state_ = point.state;
+    state_.stopped_early = false;
+  }
+
+  void require_same_cases(ResumePoint& point) {
+    TrainState now;
+    note_cases(*store_, now);
+    const std::string changes = changed_cases(state_, now);
+    if (changes.empty()) return;
+    const std::string sentence = concat("the cases are not those of the checkpoint (", changes, ")");
+    VOX_CHECK(request_.resume.force, sentence,
+              ", so other samples and scores would follow; mend the data, or add --force");
+    point.notes.push_back(sentence);
+    if (!state_.training_cases.empty() && now.validation_cases != state_.validation_cases) forget_scores(point);
+    take_state(point);
+  }
+
+  void take_up(ResumePoint& point) {
+    require_same_cases(point);
     restore(point.file, learner_.network->parameters(), *learner_.optimizer);
     kept_ = tensors_under(point.file, "late.");
     for (const std::string& note : point.notes) log_.warn(note);
     const std::string rounding = rounding_note(point.state, machine_of(device_, options_), threads_.compute);
     if (!rounding.empty()) log_.warn(rounding);
-    std::vector<std::string> skipped;
-    for (const SkippedCase& one : store_->skipped()) skipped.push_back(one.id);
-    VOX_CHECK(skipped == state_.skipped_cases || request_.resume.force, "other cases are left out now (",
-              join(skipped, ", "), ") than when the checkpoint was written (", join(state_.skipped_cases, ", "),
-              "), so other samples would follow; mend the data, or add --force");
     log_.say(concat("going on from ", point.file.path.string(), " after step ", state_.step));
   }
 
@@ -243,8 +256,7 @@ class Session {
     state_.input_statistics.clear();
     for (const ChannelStatistics& one : store_->dataset_statistics())
       state_.input_statistics.push_back({one.mean, one.deviation});
-    state_.skipped_cases.clear();
-    for (const SkippedCase& one : store_->skipped()) state_.skipped_cases.push_back(one.id);
+    note_cases(*store_, state_);
   }
 
   TrainingLoop::Parts loop_parts() {

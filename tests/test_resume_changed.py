@@ -115,6 +115,14 @@ def test_what_a_run_began_from_may_be_gone_when_it_goes_on(finished, voxloom, tm
     assert finished("third", f"model.weights={weights}", check=False).returncode == 1
 
 
+def test_a_finished_run_of_another_folder_finishes_none(finished, tmp_path):
+    finished("other", "training.max_epochs=2")
+    last = checkpoint(tmp_path / "other")
+    refused = finished("run", "training.max_epochs=2", "--resume", last, check=False)
+    assert refused.returncode == 1 and f"{last} is from is finished (2 epochs" in refused.stderr
+    assert record(tmp_path / "run")["processes"][-1]["how"].startswith("refused")
+
+
 def test_longer_epochs_make_a_finished_run_go_on(finished, tmp_path):
     finished("run", "training.iterations_per_epoch=5", "--force")
     assert rows(tmp_path / "run")[-1]["step"] == "5"

@@ -91,9 +91,12 @@ void CheckpointFolder::link(const fs::path& file, const fs::path& name) const {
   rename_file(temporary, folder_ / name);
 }
 
+bool CheckpointFolder::holds(const fs::path& file) const {
+  return fs::exists(folder_) && fs::equivalent(fs::absolute(file).parent_path(), folder_);
+}
+
 void CheckpointFolder::mend_best(const fs::path& file) const {
-  const bool here = fs::exists(folder_) && fs::equivalent(fs::absolute(file).parent_path(), folder_);
-  if (!here) return;
+  if (!holds(file)) return;
   const int64_t named = step_or_newest(best()), wanted = step_or_newest(file);
   if (named < wanted || (named > wanted && !is_intact(best()))) link(file, best().filename());
 }

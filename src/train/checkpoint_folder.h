@@ -31,6 +31,7 @@ class CheckpointFolder {
   void write(const Metadata& metadata, const std::vector<TensorToStore>& tensors, const CheckpointLinks& links) const;
   // Every file there is, newest first; those that cannot be read come first, to be named. One name per file on disk.
   std::vector<std::filesystem::path> newest_first() const;
+  bool holds(const std::filesystem::path& file) const;  // in this folder itself
   // `file`, one of these, is the best so far: `best` names it again where a process was killed before it could. A
   // `best` of a later step stays, unless it is damaged.
   void mend_best(const std::filesystem::path& file) const;

@@ -93,7 +93,8 @@ class Session {
         concat("(", state.epoch(), " epochs, step ", state.step, last < state.step ? concat(" of ", last) : "",
                "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
                state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
-    VOX_CHECK(former_, "the run that ", point.file.path.string(), " is from is finished ", how);  // and this one empty
+    const bool own = former_ && CheckpointFolder(writer_.folder().checkpoints()).holds(point.file.path);
+    VOX_CHECK(own, "the run that ", point.file.path.string(), " is from is finished ", how);  // and this one is not
     writer_.finish(RunState::kFinished);
     const fs::path run = writer_.folder().path();
     return {0, run, concat("The run ", run.string(), " is finished ", how)};

@@ -327,6 +327,23 @@ def test_a_missing_folder_for_temporary_files_is_said(voxloom, draw, tmp_path):
     assert result.returncode == 1 and "TMPDIR" in result.stderr and "mistake" not in result.stderr
 
 
+def test_the_largest_label_is_a_class_like_others(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    for path in (tmp_path / "labels").iterdir():
+        label = np.load(path) % 2  # the ball
+        label[:, :, 14:][label[:, :, 14:] == 0] = 255  # everything else in one half
+        np.save(path, label)
+    voxloom("train", recipe, "--run", tmp_path / "run", "data.ignore_label=none", "loss.terms=[{name: cross_entropy}]",
+            "training.max_epochs=1", "training.iterations_per_epoch=20", "training.lr=0.02",
+            "validation.mode=sliding_window")
+    voxloom("predict", tmp_path / "run", "--split", "validation", "--output", tmp_path / "out")
+    ours, label = tifffile.imread(tmp_path / "out" / "case_002.tif"), np.load(tmp_path / "labels" / "case_002.npy")
+    assert np.any((ours == 255) & (label != 255)) and np.any((ours == 255) & (label == 255))
+    there = [c for c in range(1, 256) if np.any(ours == c) or np.any(label == c)]
+    expected = np.mean([2 * np.sum((ours == c) & (label == c)) / (np.sum(ours == c) + np.sum(label == c)) for c in there])
+    assert float(rows(tmp_path / "run", "val")[-1]["dice"]) == pytest.approx(expected, abs=1e-6)
+
+
 def test_validation_by_sliding_window(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     voxloom("train", recipe, "--run", tmp_path / "run", "validation.mode=sliding_window", "training.max_epochs=1",

@@ -17,12 +17,12 @@
 namespace vox {
 namespace {
 
-constexpr int64_t kIgnored = 255;                         // in a reference made here
+constexpr int64_t kIgnored = 32767;                       // in a reference made here; classes are smaller
 constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // patches that no training sample shares
 
 struct Judged {           // a batch or a volume, on the CPU
-  at::Tensor prediction;  // uint8 classes
-  at::Tensor reference;   // uint8 classes, kIgnored where a voxel does not count
+  at::Tensor prediction;  // int16 classes
+  at::Tensor reference;   // int16 classes, kIgnored where a voxel does not count
 };
 
 class Judge {
@@ -47,8 +47,11 @@ class Judge {
   void add(const Judged& judged, const std::string& where) {
     const at::Tensor prediction = judged.prediction.contiguous(), reference = judged.reference.contiguous();
     count(reference);
-    count_confusion(counts_, {.data = prediction.const_data_ptr(), .where = where + " (prediction)"},
-                    {.data = reference.const_data_ptr(), .where = where}, prediction.numel(), kIgnored);
+    const auto labels = [](const at::Tensor& classes, const std::string& name) {
+      return LabelVoxels{.data = classes.const_data_ptr<int16_t>(), .dtype = DType::kInt16, .where = name};
+    };
+    count_confusion(counts_, labels(prediction, where + " (prediction)"), labels(reference, where), prediction.numel(),
+                    kIgnored);
   }
   // Volumes are scored one by one; their mean is what counts.
   void end_volume() {
@@ -101,15 +104,22 @@ bool implies_background(const LossSet::Compared& seen) {
   return seen.logits.size(1) == 1 || (!seen.values.empty() && seen.values.front() != 0);
 }
 
+// A whole volume in slabs: while channels are compared, their places take eight bytes a voxel.
 at::Tensor classes_of(const LossSet::Compared& seen, double threshold) {
-  const auto [likeliest, channel] = seen.logits.max(1, /*keepdim=*/true);
-  if (!implies_background(seen)) return channel.to(at::kCPU, at::kByte);
-  return ((channel + 1) * likeliest.sigmoid().gt(threshold)).to(at::kCPU, at::kByte);
+  constexpr int64_t kSlices = 32;
+  const bool implied = implies_background(seen);
+  std::vector<at::Tensor> slabs;
+  for (const at::Tensor& logits : seen.logits.split(kSlices, /*dim=*/2)) {
+    const auto [likeliest, channel] = logits.max(1, /*keepdim=*/true);
+    const at::Tensor classes = implied ? (channel + 1) * likeliest.sigmoid().gt(threshold) : channel;
+    slabs.push_back(classes.to(at::kCPU, at::kShort));
+  }
+  return at::cat(slabs, 2);
 }
 
 // Of a one_hot target: which of its classes a voxel has, counted as classes_of counts them.
 at::Tensor places_of(const at::Tensor& label, const LossSet::Compared& seen) {
-  at::Tensor places = at::zeros_like(label, at::kByte);
+  at::Tensor places = at::zeros_like(label, at::kShort);
   const int64_t first = implies_background(seen) ? 1 : 0;
   for (size_t i = 0; i < seen.values.size(); ++i)
     places.masked_fill_(label.eq(seen.values[i]), static_cast<int64_t>(i) + first);
@@ -120,22 +130,22 @@ at::Tensor reference_of(const Targets& targets, const LossSet::Compared& seen, c
   const at::Tensor label = targets.label.cpu();
   const bool one_hot = !seen.values.empty();
   const bool foreground = !seen.logits.defined() || seen.foreground || seen.logits.size(1) == 1;
-  at::Tensor reference = foreground ? label.ne(0).to(at::kByte) : label.to(at::kByte, false, /*copy=*/true);
+  at::Tensor reference = (foreground ? label.ne(0) : label).to(at::kShort, false, /*copy=*/true);
   if (one_hot) {
     reference = places_of(label, seen);
   } else if (!foreground && !data.labels.empty()) {  // classes are the places of the values, as in the losses
     std::vector<int64_t> values = data.labels;
     std::erase(values, data.ignore_label);
     std::sort(values.begin(), values.end());
-    reference = at::bucketize(label.to(at::kLong), at::tensor(values, at::kLong)).to(at::kByte);
+    reference = at::bucketize(label.to(at::kLong), at::tensor(values, at::kLong)).to(at::kShort);
   }
   if (data.ignore_label >= 0) reference.masked_fill_(label.eq(data.ignore_label), kIgnored);
   if (targets.mask.defined()) reference.masked_fill_(targets.mask.cpu().eq(0), kIgnored);
   return reference;
 }
 
-std::vector<uint8_t> mid_slice(const at::Tensor& volume) {  // of [Z, Y, X] bytes
-  const at::Tensor slice = volume.select(0, volume.size(0) / 2).to(at::kCPU, at::kByte).contiguous();
+std::vector<uint8_t> mid_slice(const at::Tensor& volume) {  // of [Z, Y, X], as bytes; what is ignored is 255
+  const at::Tensor slice = volume.select(0, volume.size(0) / 2).clamp_max(255).to(at::kCPU, at::kByte).contiguous();
   return {slice.const_data_ptr<uint8_t>(), slice.const_data_ptr<uint8_t>() + slice.numel()};
 }
 

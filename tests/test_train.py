@@ -277,7 +277,7 @@ def test_early_stopping_and_best_by_a_metric(voxloom, draw, tmp_path):
 
 
 def test_a_validation_measures_every_term_once_whatever_its_every(voxloom, draw, tmp_path):
-    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: dice, every: 8}, {name: bce, weight: 0.5}]}\n")
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: dice, every: 8, start_step: 6}, {name: bce, weight: 0.5}]}\n")
     voxloom("train", recipe, "--run", tmp_path / "run", "training.iterations_per_epoch=4")  # after 4, 8 and 12 steps
     scores = [{name: float(row[name]) for name in ("loss", "loss.dice", "loss.bce")}
               for row in rows(tmp_path / "run", "val")]

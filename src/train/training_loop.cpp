@@ -205,7 +205,6 @@ bool TrainingLoop::validate_now() {
                 .loss = validation_loss_,
                 .store = parts_.store,
                 .options = options,
-                .step = state.step,
                 .data_threads = parts_.threads.data,
                 .images = options.monitor.images && epoch % std::max<int64_t>(1, options.monitor.image_every) == 0,
                 .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); },

@@ -193,7 +193,7 @@ ValidationResult validate_patches(const ValidationRequest& request) {
     const DeviceBatch batch = to_device(host, request.network.parameters().device());
     const at::Tensor logits = request.network.forward(batch.image).front();
     judge.look_at(logits);
-    judge.add_losses(request.loss.compute({logits}, batch.targets, request.step, LossSet::Delays::kDisregarded));
+    judge.add_losses(request.loss.compute({logits}, batch.targets, 0, LossSet::Delays::kDisregarded));
     const std::string id = case_id(*request.store, batch.samples.front().case_index);
     const LossSet::Compared seen = request.loss.compared_with_label(logits);
     const bool values = options.data.target == "regression";
@@ -299,6 +299,7 @@ std::optional<double> ValidationResult::at(const std::string& metric) const {
 LossOptions loss_of_validation(LossOptions loss) {
   for (LossTerm& term : loss.terms) {
     term.every = 1;
+    term.start_step = 0;
     std::erase_if(term.params.members, [](const auto& option) { return option.first == "delay"; });  // below `every`
   }
   return loss;

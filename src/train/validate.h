@@ -33,7 +33,6 @@ struct ValidationRequest {
   const LossSet& loss;  // of loss_of_validation
   std::shared_ptr<Store> store;
   const Options& options;
-  int64_t step = 0;  // decides which loss terms have started
   int data_threads = 1;
   bool images = false;
   std::function<void(int64_t done, int64_t total)> progress;
@@ -41,7 +40,8 @@ struct ValidationRequest {
 };
 ValidationResult validate(const ValidationRequest& request);
 
-// Each term that has started, whatever its `every`: which step a validation follows must not change what it measures.
+// Each term, whatever its `every`, also before it starts: which step a validation follows must not change what it
+// measures, or nothing that comes after the start of a term would be the best.
 LossOptions loss_of_validation(LossOptions loss);
 
 // Error where validation.metric is no score of a validation with these loss terms.

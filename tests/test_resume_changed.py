@@ -49,7 +49,8 @@ def test_a_start_that_is_refused_leaves_the_run_as_it_was(finished, voxloom, tmp
 
 @pytest.mark.parametrize("before, after", [
     ([], ["validation.metric=loss"]),
-    (["validation.metric=loss"], ["validation.metric=loss", "loss.terms=[{name: dice, weight: 100}]"])], ids=str)
+    (["validation.metric=loss"], ["validation.metric=loss", "loss.terms=[{name: dice, weight: 100}]"]),
+    (["validation.metric=loss"], ["validation.metric=loss", "validation.patches=6"])], ids=str)
 def test_another_measure_has_a_best_of_its_own(finished, tmp_path, before, after):
     finished("run", *before, "--resume", "never")
     run, former = tmp_path / "run", metadata(checkpoint(tmp_path / "run"))

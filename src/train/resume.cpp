@@ -50,14 +50,22 @@ std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
 
 // By another measure, or of other voxels.
 bool judges_otherwise(const Options& before, const Options& now) {
-  constexpr std::array kJudges{"validation.metric", "validation.better", "validation.mode",
-                               "data.validation",   "data.split",        "data.split_seed",
-                               "data.ignore_label", "data.labels",       "training.fold"};
+  constexpr std::array kJudges{
+      "validation.metric", "validation.better", "validation.mode", "validation.patches",       "inference.threshold",
+      "data.validation",   "data.split",        "data.split_seed", "data.ignore_label",        "data.labels",
+      "data.mask",         "data.patch_size",   "data.sampler",    "data.foreground_fraction", "data.minimum_labelled",
+      "training.fold"};
+  constexpr std::array kJudgesOfVolumes{"inference.window", "inference.overlap", "inference.shift", "inference.blend",
+                                        "inference.tta"};
+  const auto one_of = [](const auto& keys, const std::string& key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
   const bool by_loss = now.validation.metric == "loss" || now.validation.metric.starts_with("loss.");
+  const bool of_volumes = now.validation.mode == "sliding_window";
   const std::vector<OptionDifference> changed = differences(before, now);
   return std::any_of(changed.begin(), changed.end(), [&](const OptionDifference& difference) {
-    return (by_loss && difference.key.starts_with("loss.")) ||
-           std::find(kJudges.begin(), kJudges.end(), difference.key) != kJudges.end();
+    return one_of(kJudges, difference.key) || (by_loss && difference.key.starts_with("loss.")) ||
+           (of_volumes && one_of(kJudgesOfVolumes, difference.key));
   });
 }
 

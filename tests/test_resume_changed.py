@@ -98,6 +98,14 @@ def test_scores_of_other_cases_say_nothing_of_the_next(of_a_table, tmp_path):
     assert (tmp_path / "split" / "checkpoints-before-1" / "best.safetensors").exists()
 
 
+def test_a_prediction_tells_which_of_its_cases_were_learnt_whatever_the_split_is_now(of_a_table, voxloom, tmp_path):
+    predict = ["predict", checkpoint(tmp_path / "split", "epoch-0001"), "--split", "validation", "--output", tmp_path / "out"]
+    assert "was trained on" not in voxloom(*predict).stderr
+    table = tmp_path / "cases.csv"
+    table.write_text("id,split\ncase_000,train\ncase_001,validation\ncase_002,validation\n")
+    assert "was trained on 1 of the 2 cases of this validation split" in voxloom(*predict).stderr
+
+
 def test_another_schedule_begins_without_a_memory(finished, tmp_path):
     """No score rises where nothing is learnt, which only the schedule `plateau` minds."""
     long = ["training.iterations_per_epoch=1", "training.plateau_patience=1", "training.lr=1e-20", "training.min_lr=0"]

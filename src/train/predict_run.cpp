@@ -247,24 +247,34 @@ Dataset wanted_cases(const PredictRequest& request, const Trained& trained) {
   return wanted;
 }
 
-// Of an ensemble of folds, each member but one was trained on the cases that a split of the first one holds out.
+// By their ids as UTF-8. Checkpoints name them, and other data than theirs, or those of a checkpoint that does not, are
+// split again.
+std::set<std::string> learned_cases(const Trained& trained, const PredictRequest& request) {
+  const bool other_data = std::any_of(request.overrides.begin(), request.overrides.end(),
+                                      [](const std::string& text) { return text.starts_with("data."); });
+  const std::vector<std::string>& named = trained.state.training_cases;
+  if (!other_data && !named.empty()) return {named.begin(), named.end()};
+  std::set<std::string> learned;
+  try {
+    const Options options = parse_config(to_yaml(trained.options), fs::current_path(), request.overrides).options;
+    const Dataset own = make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
+    for (const int64_t index : own.train) learned.insert(utf8(own.cases[static_cast<size_t>(index)].id));
+  } catch (const Error&) {  // its data are not here any more
+  }
+  return learned;
+}
+
+// Of an ensemble of folds, each member but one was trained on the cases that a split of the first one holds out; and
+// where there are other cases now than in the training, so may be the split.
 void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest& request, const Dataset& wanted) {
   if (request.split.empty() || request.split == "train" || !request.say) return;
-  for (size_t i = 1; i < all.size(); ++i) {
-    std::set<std::string> learned;
-    try {
-      const Options options = parse_config(to_yaml(all[i].options), fs::current_path(), request.overrides).options;
-      const Dataset own =
-          make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
-      for (const int64_t index : own.train) learned.insert(own.cases[static_cast<size_t>(index)].id);
-    } catch (const Error&) {
-      continue;  // its data are not here any more
-    }
+  for (const Trained& one : all) {
+    const std::set<std::string> learned = learned_cases(one, request);
     const auto count = std::count_if(wanted.cases.begin(), wanted.cases.end(),
-                                     [&](const Case& one) { return learned.contains(one.id); });
+                                     [&](const Case& item) { return learned.contains(utf8(item.id)); });
     if (count > 0)
-      request.say(concat("note: ", all[i].path.string(), " was trained on ", count, " of the ", wanted.cases.size(),
-                         " cases of this ", request.split, " split; scores of an ensemble on them are too good"));
+      request.say(concat("note: ", one.path.string(), " was trained on ", count, " of the ", wanted.cases.size(),
+                         " cases of this ", request.split, " split; scores on them are too good"));
   }
 }
 

@@ -149,6 +149,20 @@ def test_a_row_is_the_mean_of_all_steps_since_the_last(voxloom, draw, tmp_path):
     assert float(row["step_ms"]) == pytest.approx(2000 / float(told), rel=0.01)
 
 
+@pytest.mark.parametrize("precision", ["32", "16-mixed"])
+def test_histograms_are_of_the_gradients_whose_norm_is_told(voxloom, draw, tmp_path, precision):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    recipe = write_training(tmp_path, draw)
+    voxloom("train", recipe, "--run", tmp_path / "run", f"training.precision={precision}", "training.max_epochs=1",
+            "training.iterations_per_epoch=3", "monitor.log_every=1", "monitor.gradient_histograms=true",
+            "loss.terms=[{name: bce, weight: 0.01}]")  # small, so that nothing overflows
+    events = accumulator.EventAccumulator(str(tmp_path / "run"), size_guidance={"histograms": 0}).Reload()
+    found = [events.Histograms(tag)[-1] for tag in events.Tags()["histograms"] if tag.startswith("gradient/")]
+    assert found and all(event.step == 3 for event in found)
+    norm = np.sqrt(sum(event.histogram_value.sum_squares for event in found))
+    assert norm == pytest.approx(float(rows(tmp_path / "run")[-1]["grad_norm"]), rel=1e-3)
+
+
 def test_a_path_that_no_checkpoint_can_hold_is_refused_before_there_is_a_run(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     link = os.fsdecode(os.fsencode(tmp_path) + b"/daten-f\xfcr-mich")

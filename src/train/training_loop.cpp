@@ -118,6 +118,8 @@ bool TrainingLoop::probe_goes_on() {
 void TrainingLoop::step_once() {
   TrainState& state = parts_.state;
   const double lr = parts_.schedule.lr(state.step);
+  const bool draws = parts_.log.wants_histograms() && (state.step + 1) % length_.steps_per_epoch == 0;
+  const double scale = draws ? parts_.learner.optimizer->loss_scale().item<double>() : 1;  // the step may change it
   StepReport report = runner_->run(state.step, lr);
   if (const std::string note = runner_->take_note(); !note.empty()) parts_.log.say(note);
   ++state.step;
@@ -136,7 +138,7 @@ void TrainingLoop::step_once() {
   if (window_ && !window_->there) read_window();
   const Span span("logging");
   parts_.log.tick(state.step);
-  if (state.epoch_open && parts_.log.wants_histograms()) log_histograms(state.step);
+  if (draws) log_histograms(state.step, scale);
 }
 
 bool TrainingLoop::has_validation() const {

@@ -83,7 +83,7 @@ class TrainingLoop {
   [[noreturn]] void end_for_bad_steps();
   void log_step(const Pending& pending, const StepValues& values);
   void take_up_kept();
-  void log_histograms(int64_t step);
+  void log_histograms(int64_t step, double loss_scale);
   void end_epoch();
   std::optional<double> gpu_peak_so_far();
   bool validate_now();  // true: a new best

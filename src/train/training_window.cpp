@@ -183,11 +183,11 @@ std::optional<double> TrainingLoop::gpu_peak_so_far() {
   return gpu_peak_gb_;
 }
 
-void TrainingLoop::log_histograms(int64_t step) {
+void TrainingLoop::log_histograms(int64_t step, double loss_scale) {
   const Span span("histograms");
   for (const Parameter& parameter : parts_.learner.network->parameters().all()) {
     if (!parameter.grad.defined()) continue;
-    const at::Tensor values = parameter.grad.to(at::kCPU, at::kFloat).contiguous();
+    const at::Tensor values = parameter.grad.to(at::kCPU, at::kFloat).contiguous() / loss_scale;
     parts_.log.histogram("gradient/" + parameter.name(),
                          {values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}, step);
   }

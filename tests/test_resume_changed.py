@@ -132,6 +132,20 @@ def test_a_finished_run_of_another_folder_finishes_none(finished, tmp_path):
     assert record(tmp_path / "run")["processes"][-1]["how"].startswith("refused")
 
 
+def test_a_file_of_another_run_leaves_nothing_of_what_was_in_the_folder(finished, tmp_path):
+    options = ["training.iterations_per_epoch=2", "training.max_epochs=2", "training.save_every=1"]
+    for name, seed in (("one", 1), ("other", 2)):
+        finished(name, *options, f"training.seed={seed}")
+    before = (tmp_path / "other" / "metrics.csv").read_bytes()
+    said = finished("other", *options, "training.seed=1", "--force", "--resume", checkpoint(tmp_path / "one", "epoch-0001"))
+    assert f"are now in {tmp_path}/other/checkpoints-before-1" in said.stderr
+    losses = {name: {row["step"]: row["loss"] for row in rows(tmp_path / name)} for name in ("one", "other")}
+    assert losses["other"] == {step: losses["one"][step] for step in ("3", "4")}
+    assert not checkpoint(tmp_path / "other", "epoch-0001").exists()
+    aside = tmp_path / "other" / "checkpoints-before-1"
+    assert (aside / "epoch-0001.safetensors").exists() and (aside / "metrics.csv").read_bytes() == before
+
+
 def test_longer_epochs_make_a_finished_run_go_on(finished, tmp_path):
     finished("run", "training.iterations_per_epoch=5", "--force")
     assert rows(tmp_path / "run")[-1]["step"] == "5"

@@ -115,11 +115,13 @@ void forget_scores(ResumePoint& point) {
   state.validations_without_gain = 0;
 }
 
-void set_aside(const RunFolder& run) {
-  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return;
+std::string set_aside(const RunFolder& run) {
+  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return "";
   const fs::path aside = next_aside(run);
   fs::rename(run.checkpoints(), aside);
   keep_curves(run, aside);
+  return concat("the run's checkpoints, which are of another history, and its curves so far, are now in ",
+                aside.string());
 }
 
 bool is_harmless(const std::string& key) {

@@ -36,8 +36,9 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
 // As scores by another measure, or of other cases, say nothing of those to come.
 void forget_scores(ResumePoint& point);
 
-// For a run that starts anew: its checkpoints stay where `auto` does not look, and their curves with them.
-void set_aside(const RunFolder& run);
+// For a run that starts anew, or goes on from a file of another: its checkpoints stay where `auto` does not look, and
+// their curves with them. Returns where; empty: there were none.
+std::string set_aside(const RunFolder& run);
 
 // For a run that goes on at `state`, from a file that was named or with another measure. Checkpoints of its own that it
 // goes back behind, and a `best` that is not the one of `state`, are kept where `auto` does not look: else the next

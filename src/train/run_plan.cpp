@@ -40,6 +40,13 @@ bool is_finished(const TrainState& state, const Options& options) {
   return !state.epoch_open && state.step >= last_step(state, options);
 }
 
+std::string how_to_go_on(const TrainState& state, const Options& options) {
+  const int64_t last = last_step(state, options);  // of shorter epochs it may be an earlier one
+  return concat("(", state.epoch(), " epochs, step ", state.step, last < state.step ? concat(" of ", last) : "",
+                "). To go on, raise training.max_epochs (now ", options.training.max_epochs,
+                state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
+}
+
 std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t label_channels) {
   std::vector<int64_t> values = options.data.labels.empty() ? store.label_values() : options.data.labels;
   std::erase(values, options.data.ignore_label);

@@ -28,6 +28,9 @@ int64_t last_step(const TrainState& state, const Options& options);
 // Whether nothing is left to do after `state`.
 bool is_finished(const TrainState& state, const Options& options);
 
+// What a finished run says: how far it is, and what would make it longer.
+std::string how_to_go_on(const TrainState& state, const Options& options);
+
 // Label values by class, where they are not 0, 1, 2, ...
 std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t label_channels);
 

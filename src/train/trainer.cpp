@@ -87,14 +87,8 @@ class Session {
   }
 
   TrainOutcome already_finished(const ResumePoint& point) {
-    const TrainState& state = point.state;
-    const int64_t last = last_step(state, options_);  // of shorter epochs it may be an earlier one
-    const std::string how =
-        concat("(", state.epoch(), " epochs, step ", state.step, last < state.step ? concat(" of ", last) : "",
-               "). To go on, raise training.max_epochs (now ", options_.training.max_epochs,
-               state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
-    const bool own = former_ && CheckpointFolder(writer_.folder().checkpoints()).holds(point.file.path);
-    VOX_CHECK(own, "the run that ", point.file.path.string(), " is from is finished ", how);  // and this one is not
+    const std::string how = how_to_go_on(point.state, options_);
+    VOX_CHECK(former_ && holds(point), "the run that ", point.file.path.string(), " is from is finished ", how);
     writer_.finish(RunState::kFinished);
     const fs::path run = writer_.folder().path();
     return {0, run, concat("The run ", run.string(), " is finished ", how)};
@@ -138,12 +132,14 @@ class Session {
   // Refuses curves that cannot be read, and nothing else: what the run has of steps to be made anew is set aside or
   // cut.
   void go_on_from(std::optional<ResumePoint>& point) {
+    const bool other_history = point && !holds(*point);
     if (const fs::path curves = writer_.folder().metrics(); path_exists(curves)) read_metrics(curves);
     changed_ = true;
-    if (request_.resume.mode == ResumeMode::kNever) set_aside(writer_.folder());
+    if (request_.resume.mode == ResumeMode::kNever || other_history)
+      if (const std::string said = set_aside(writer_.folder()); other_history && !said.empty()) log_.warn(said);
     if (point && (from_file() || point->judged_otherwise))
       for (const std::string& said : go_back_to(writer_.folder(), state_, point->file.path)) log_.warn(said);
-    log_.resume_after(state_.step, state_.epoch_open);
+    log_.resume_after(other_history ? 0 : state_.step, state_.epoch_open);
   }
 
   void load_data() {
@@ -243,6 +239,9 @@ class Session {
     for (const std::string& note : without_effect(options_, facts)) log_.warn(note);
     log_.set_length({options_.training.max_epochs, state_.steps_per_epoch, effective});
     state_.epoch_open = state_.epoch_open && state_.step % state_.steps_per_epoch == 0;
+  }
+  bool holds(const ResumePoint& point) const {  // this run
+    return CheckpointFolder(writer_.folder().checkpoints()).holds(point.file.path);
   }
   bool from_file() const { return request_.resume.mode == ResumeMode::kFile; }
   int64_t end_step() const { return options_.training.max_epochs * state_.steps_per_epoch; }

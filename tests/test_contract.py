@@ -91,6 +91,25 @@ def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):
     assert "voxloom init" in sentence(voxloom("inspect", tmp_path / "images", check=False), 1)
 
 
+def test_what_cannot_be_written_is_refused_before_it_is_computed(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    below_a_file = recipe / "new.yaml"
+    for arguments in (["tune", recipe], ["init", tmp_path]):
+        assert f"folder {recipe}" in sentence(voxloom(*arguments, "--output", below_a_file, check=False, cwd=tmp_path), 1)
+    assert f"folder {recipe}" in sentence(voxloom("tune", recipe, "--run", recipe, check=False, cwd=tmp_path), 1)
+
+
+def test_a_recipe_without_a_root_is_read_from_any_folder(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    recipe.write_text(recipe.read_text().replace(f"  root: {tmp_path}\n", ""))
+    (tmp_path / "elsewhere").mkdir()
+    from_elsewhere, here = (json.loads(voxloom("inspect", recipe, "--json", cwd=folder).stdout)
+                            for folder in (tmp_path / "elsewhere", tmp_path))
+    assert from_elsewhere == here and len(here["cases"]) == 3
+    found = json.loads(voxloom("doctor", recipe, "--json", check=False, cwd=tmp_path / "elsewhere").stdout)["recipe"]
+    assert next(row for row in found if row["name"] == "data")["verdict"] == "fine"
+
+
 def test_a_number_may_be_joined_to_fast_dev_run(voxloom, draw, tmp_path):
     assert "median of 2" in voxloom("train", write_training(tmp_path, draw), "--fast-dev-run=2", cwd=tmp_path).stdout
 

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/dose_source.h"
 #include "cli/evaluate_output.h"
+#include "cli/writable.h"
 #include "io/format.h"
 #include "io/orientation.h"
 #include "metrics/metric.h"
@@ -146,6 +147,7 @@ Results evaluate_all(const EvaluateOptions& options) {
 
 void run_evaluate(const EvaluateOptions& options) {
   const MetricEntry& metric = find_metric(options.task);
+  require_writable(options.csv);
   const Results results = evaluate_all(options);
   std::vector<Scores> scores;
   for (const auto& [id, of_case] : results.cases) scores.push_back(of_case);

@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/shell_word.h"
+#include "cli/writable.h"
 #include "plan/recipe.h"
 
 namespace vox::cli {
@@ -24,6 +26,7 @@ void run(const Arguments& arguments) {
   VOX_CHECK(arguments.force || !fs::exists(arguments.output), arguments.output,
             " exists already; choose another --output, or replace it with --force");
   const Layout layout = find_layout(arguments.folder);
+  require_writable(arguments.output);
   std::cerr << "reading " << layout.cases.size() << (layout.cases.size() == 1 ? " case" : " cases") << ", laid out as "
             << layout.title << '\n';
   ThreadPool pool(available_cpus());
@@ -31,7 +34,7 @@ void run(const Arguments& arguments) {
   const Fingerprint print = measure(layout, pool);
   const PlanStyle style = arguments.like == "nnunet" ? PlanStyle::kNnunet : PlanStyle::kVoxloom;
   write_file(arguments.output, plan_recipe({layout, print, style, arguments.output}));
-  std::cout << "wrote " << arguments.output << "; next: voxloom train " << arguments.output
+  std::cout << "wrote " << arguments.output << "; next: voxloom train " << shell_word(arguments.output)
             << " --dry-run, then without\n";
 }
 

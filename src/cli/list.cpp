@@ -45,7 +45,8 @@ overrides it: lists are `model.filters=32,64,128` or `[32,64,128]`, lists of gro
 
 `extends: other.yaml` (or a list of files) starts from another recipe. `${VAR}` in a value is the environment variable.
 Paths are relative to the file they stand in; on the command line to the current folder where they exist there, else to
-the recipe. An unknown key is an error; a repeated one takes its last value, with a warning.
+the recipe. Files of `data` are named below `data.root`, without it from the recipe that names them. An unknown key is an
+error; a repeated one takes its last value, with a warning.
 )";
 
 constexpr const char* kAboutPreprocess = R"(

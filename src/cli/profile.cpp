@@ -14,6 +14,7 @@
 #include "cli/profile_on.h"
 #include "cli/profile_output.h"
 #include "cli/report.h"
+#include "cli/writable.h"
 
 namespace vox::cli {
 namespace {
@@ -96,6 +97,7 @@ void run(const Arguments& arguments) {
     throw CLI::ParseError("two recipes are compared by whole steps, without --data-only and --no-data",
                           CLI::ExitCodes::ExtrasError);
   const ProfileRequest request = request_of(arguments, words.recipes.back(), words.overrides);
+  if (!arguments.run.empty()) require_writable(fs::path(arguments.run) / "profile.json");
   if (arguments.turns) return serve_turns(request, std::cin, std::cout);
   const std::optional<CompareRequest> comparison = wanted_comparison(arguments, words);
   if (comparison && words.recipes.size() == 2) request_of(arguments, words.recipes.front(), words.overrides);

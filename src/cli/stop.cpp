@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/shell_word.h"
 #include "report/run_folder.h"
 
 namespace vox::cli {
@@ -23,7 +24,7 @@ void run_stop(const StopOptions& options) {
   const bool epoch = options.at == "epoch";
   request_stop(run, epoch ? StopRequest::kAtEpoch : StopRequest::kAtStep);
   std::cout << options.run << " will save and end after the " << (epoch ? "epoch" : "step")
-            << " under way; `voxloom status " << options.run << "` shows when it has.\n";
+            << " under way; `voxloom status " << shell_word(options.run) << "` shows when it has.\n";
 }
 
 void define(CLI::App& command) {

@@ -12,6 +12,7 @@
 #include "cli/make_data.h"
 #include "cli/profile_output.h"
 #include "cli/report.h"
+#include "cli/writable.h"
 #include "measure/tune.h"
 
 namespace vox::cli {
@@ -148,7 +149,10 @@ void print_summary(const TuneResult& result, const TuneRequest& request, const s
 void run(Arguments arguments) {
   sort_tune_words(arguments);
   TuneRequest& request = arguments.request;
-  make_missing_data(load_config(request.recipe, request.overrides).options);
+  const Config config = load_config(request.recipe, request.overrides);
+  require_writable(arguments.output);
+  if (!arguments.run.empty()) require_writable(fs::path(arguments.run) / "tune.json");
+  make_missing_data(config.options);
   std::ostream& table = arguments.as_json ? std::cerr : std::cout;  // grows while it measures
   std::cerr << "each line is a run of its own; this takes " << shortest(request.minutes) << " minutes at most\n";
   table << header_line(request) << std::endl;

@@ -109,6 +109,15 @@ Config resolve(const Layers& layers) {
   return config;
 }
 
+// Where no root is given, patterns start in the file that they stand in, not wherever the program runs.
+std::filesystem::path folder_of_patterns(const Layers& layers) {
+  for (auto layer = layers.layers.rbegin(); layer != layers.layers.rend(); ++layer)
+    for (const Assignment& assignment : layer->assignments)
+      if (assignment.key == "data.images" || assignment.key == "data.cases" || assignment.key == "data.csv")
+        return assignment.folder;
+  return {};
+}
+
 std::vector<std::pair<std::string, Tree>> values_of(Options options) {
   Writer writer;
   options.describe(writer);
@@ -123,6 +132,8 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   add_overrides(layers, overrides, std::filesystem::absolute(file).parent_path());
   Config config = resolve(layers);
   config.file = file;
+  std::string& root = config.options.data.root;
+  if (root.empty()) root = folder_of_patterns(layers).lexically_normal().string();
   return config;
 }
 

@@ -201,6 +201,20 @@ TEST(Paths, ARecipeOfTheCurrentFolderTakesOverrides) {
   EXPECT_EQ(options.data.cache_dir, (folder.path() / "c").string());
 }
 
+TEST(Paths, PatternsWithoutARootStartInTheRecipeThatHasThem) {
+  const Folder folder;
+  const fs::path base = folder.write("base/recipe.yaml", "data: {images: [a/*.tif]}\n");
+  const fs::path top = folder.write("top/recipe.yaml", "extends: ../base/recipe.yaml\ntraining: {lr: 1}\n");
+  const fs::path own = folder.write("own/recipe.yaml", "extends: ../base/recipe.yaml\ndata: {images: [b/*.tif]}\n");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  EXPECT_EQ(load_config("base/recipe.yaml").options.data.root, (folder.path() / "base").string());
+  fs::current_path(before);
+  EXPECT_EQ(load_config(top).options.data.root, (folder.path() / "base").string());
+  EXPECT_EQ(load_config(own).options.data.root, (folder.path() / "own").string());
+  EXPECT_EQ(load_config(base, {"data.root=/x"}).options.data.root, "/x");
+}
+
 TEST(Variables, ExpandInEveryText) {
   setenv("VOX_TEST_PLACE", "/mnt/fast", 1);
   setenv("VOX_TEST_NUMBER", "12", 1);

@@ -29,6 +29,16 @@ def test_a_recipe_is_accepted_as_it_is(voxloom, recipe):
     assert "trained parameters" in result.stdout, "no network can be made of it"
 
 
+def test_patients_without_folders_of_splits_are_named_as_the_guide_says(voxloom, tmp_path):
+    guide = (REPOSITORY / "recipes/openkbp_dose/README.md").read_text()
+    words, = re.findall(r"`(data\.root=data .*)`", guide)
+    voxloom("synth", "dose", "data", "--count", "2", "--format", "openkbp", cwd=tmp_path)
+    for name, images in (("best", "{id},{id}:plan"), ("reference", "{id}")):
+        changes = words.replace("data.images={id},{id}:plan", f"data.images={images}").split()
+        voxloom("train", REPOSITORY / f"recipes/openkbp_dose/{name}.yaml", *changes, "data.folds=2", "--dry-run", cwd=tmp_path)
+        assert re.search(rf"data\.images={re.escape(images)}[` ]", guide)
+
+
 @pytest.mark.parametrize("filters", [32, 64, 128])
 def test_the_challenges_network_has_its_weights_at_every_width(voxloom, filters):
     """Kernels of 4^3 between so many times `filters` channels, two numbers for each normed one, one bias at the end."""

@@ -210,7 +210,7 @@ void define(CLI::App& command) {
   command.add_flag("--predict-only", arguments->predict_only, "no training: predict the run's validation cases");
   command.add_flag("--dry-run", arguments->dry_run,
                    "refuse what training would refuse; else print the resolved recipe and its layers");
-  command.add_flag("--force", arguments->force, "go on though the configuration changed");
+  command.add_flag("--force", arguments->force, "go on though the configuration or the cases changed");
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--export-batches", arguments->export_folder,
                      "also write every batch (.npy) and the first weights (.safetensors) to this folder");

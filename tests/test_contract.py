@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 
 import numpy as np
@@ -78,6 +79,18 @@ def test_synthetic_data_without_voxels_is_refused(voxloom, tmp_path, kind):
 def test_synthetic_data_that_is_refused_leaves_nothing_behind(voxloom, tmp_path):
     said = sentence(voxloom("synth", "dose", "x", "--size", "32", "--format", "openkbp", check=False, cwd=tmp_path), 1)
     assert "128x128x128" in said and not (tmp_path / "x").exists()
+
+
+def test_synthetic_data_that_was_deleted_is_made_again(voxloom, tmp_path):
+    made = ["synth", "mitochondria", tmp_path / "data", "--count", "1", "--size", "12"]
+    voxloom(*made)
+    volume, = (tmp_path / "data" / "images").iterdir()
+    before = volume.read_bytes()
+    shutil.rmtree(tmp_path / "data" / "images")
+    shutil.rmtree(tmp_path / "data" / "labels")
+    voxloom(*made)  # what `rm data/*` leaves begins with a dot
+    assert volume.read_bytes() == before
+    assert "another request" in sentence(voxloom(*made, "--seed", "2", check=False), 1)
 
 
 def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):

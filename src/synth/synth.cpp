@@ -1,5 +1,7 @@
 #include "synth/synth.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -50,6 +52,12 @@ void check_request(const std::string& kind, const SynthRequest& request) {
             " have no voxels");
 }
 
+// `rm FOLDER/*` leaves the record, which begins with a dot.
+bool holds_data(const fs::path& folder) {
+  return std::any_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [](const auto& entry) { return !entry.path().filename().string().starts_with('.'); });
+}
+
 }  // namespace
 
 void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
@@ -58,11 +66,12 @@ void make_synthetic(const std::string& kind, const SynthRequest& request, Thread
   const fs::path folder(request.folder), record = folder / ".synth.json";
   const std::string description = description_of(kind, request);
   const FileLock lock(folder / ".synth.lock", "", FileLock::IfHeld::kWait);
-  if (fs::exists(record)) {
+  if (fs::exists(record) && holds_data(folder)) {
     VOX_CHECK(read_file(record) == description, folder.string(), " holds synthetic data of another request (",
               trim(read_file(record)), "), not ", trim(description), "; remove the folder or name another one");
     return;
   }
+  fs::remove(record);  // until all is made
   entry.make(request, pool);
   write_file(record, description);
 }

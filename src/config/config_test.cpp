@@ -209,6 +209,8 @@ TEST(Paths, PatternsWithoutARootStartInTheRecipeThatHasThem) {
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
   EXPECT_EQ(load_config("base/recipe.yaml").options.data.root, (folder.path() / "base").string());
+  EXPECT_EQ(load_config(top, {"data.images=[base/*.tif]"}).options.data.root, fs::current_path().string());
+  EXPECT_EQ(load_config(top, {"data.images=[elsewhere/*.tif]"}).options.data.root, (folder.path() / "top").string());
   fs::current_path(before);
   EXPECT_EQ(load_config(top).options.data.root, (folder.path() / "base").string());
   EXPECT_EQ(load_config(own).options.data.root, (folder.path() / "own").string());

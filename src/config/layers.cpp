@@ -115,10 +115,20 @@ void add_document(Layers& layers, const Document& document, std::vector<fs::path
   layers.layers.push_back(std::move(layer));
 }
 
-// A path typed in a shell means the current folder where it is there, else it is one of the recipe's.
+// "a/b" of "a/b/*.tif" or "a/b/{id}.tif".
+fs::path before_wildcards(const std::string& pattern) {
+  const size_t wild = pattern.find_first_of("*?[{");
+  return wild == std::string::npos ? fs::path(pattern) : fs::path(pattern.substr(0, wild)).parent_path();
+}
+
+// A path typed in a shell means the current folder where it is there, else it is one of the recipe's. Of several, the
+// first decides.
 fs::path folder_of_typed(const Tree& value, const fs::path& recipe_folder) {
+  const bool list = value.kind == Tree::Kind::kList && !value.items.empty();
+  const Tree& first = list ? value.items.front() : value;
   std::error_code ignored;
-  const bool here = value.kind == Tree::Kind::kScalar && !value.scalar.empty() && fs::exists(value.scalar, ignored);
+  const bool here = first.kind == Tree::Kind::kScalar &&
+                    (fs::exists(first.scalar, ignored) || fs::exists(before_wildcards(first.scalar), ignored));
   return here ? fs::current_path() : recipe_folder;
 }
 

@@ -168,3 +168,33 @@ def test_a_case_whose_image_says_nothing_is_named(voxloom, tmp_path):
     for steps in ("[]", "[zscore]", "[{name: zscore, foreground: true}, {name: clip, min: -1, max: 1}]"):
         facts = inspect(voxloom, tmp_path / "train.yaml", f"data.preprocess={steps}")
         assert facts["problems"] == ["case c1: every voxel of the image has the same value"], steps
+
+
+def test_volumes_of_a_case_that_lie_elsewhere_by_their_headers_are_named(voxloom, draw, tmp_path):
+    shape, affine = (10, 9, 8), np.diag([-2.0, 1.0, 3.0, 1])
+    affine[:3, 3] = [draw.uniform(-90, 90) for _ in range(3)]
+    rotation = affine.copy()
+    rotation[:3, :3] = affine[:3, :3] @ np.array([[np.cos(0.3), -np.sin(0.3), 0], [np.sin(0.3), np.cos(0.3), 0], [0, 0, 1]])
+    shift = affine.copy()
+    shift[:3, 3] += [0.4, 0, 3.5]
+    flipped = affine @ np.diag([-1, 1, 1, 1.0])  # the same place, stored the other way round
+    flipped[:3, 3] = (affine @ [shape[0] - 1, 0, 0, 1])[:3]
+    labels = {"same": affine, "rounded": affine + 1e-5, "shifted": shift, "turned": rotation, "flipped": flipped}
+    expected = []
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    for name, of_label in sorted(labels.items()):
+        values = np.random.default_rng(1).integers(0, 2, shape).astype("uint8")
+        nibabel.save(nibabel.Nifti1Image(values.astype("int16") * 7, affine), tmp_path / "images" / f"{name}.nii")
+        nibabel.save(nibabel.Nifti1Image(values, of_label), tmp_path / "labels" / f"{name}.nii")
+        corners = np.array(np.meshgrid(*[[0, size - 1] for size in shape], [1])).reshape(4, -1)
+        apart = np.linalg.norm((affine @ corners - of_label @ corners)[:3], axis=0).max()
+        if name != "flipped" and apart > 0.5:
+            expected.append((name, apart))
+    (tmp_path / "train.yaml").write_text(
+        "data: {root: ., images: [images/*.nii], label: labels/*.nii, split: none, cache_dir: cache, orientation: RAS}\n")
+    problems = inspect(voxloom, tmp_path / "train.yaml")["problems"]
+    assert [name for name, _ in expected] == ["shifted", "turned"]
+    for problem, (name, apart) in zip(problems, expected, strict=True):
+        assert f"case {name}: by the headers" in problem
+        assert float(problem.split(" lies up to ")[1].split(" mm off ")[0]) == pytest.approx(apart, rel=1e-3)

@@ -60,7 +60,7 @@ std::vector<Figure> figures_of(const ReportRun& run) {
   const int64_t steps = metrics.rows.empty() ? 0 : metrics.rows.back().step;
   figures.push_back({"steps", std::to_string(steps)});
   figures.push_back({"training loss", short_number(last_of(metrics, "train", "loss"))});
-  for (const char* score : {"dice", "iou"})
+  for (const char* score : {"dice", "iou", "mae"})
     if (last_of(metrics, "val", score))
       figures.push_back({concat("validation ", score), short_number(last_of(metrics, "val", score))});
   figures.push_back({"time", seconds_at_work(run.record)});

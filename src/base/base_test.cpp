@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +127,26 @@ TEST(ThreadPool, DoesEveryPieceOnceAlsoFromInside) {
   std::vector<std::atomic<int>> done(64);
   pool.for_each(8, [&](int64_t i) { pool.for_each(8, [&](int64_t j) { ++done[static_cast<size_t>(i * 8 + j)]; }); });
   for (const auto& count : done) EXPECT_EQ(count.load(), 1);
+}
+
+// Each thread reserves room for a stack, so a process of bounded size can have few.
+TEST(ThreadPool, SaysThatTheMachineHasNoRoomForItsThreads) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need more address space than the bound of this test";
+#endif
+  const auto try_many = [] {
+    alarm(20);  // seconds: threads that did start were once waited for without end
+    const rlimit bounded{.rlim_cur = rlim_t{1} << 30, .rlim_max = RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &bounded);
+    try {
+      const ThreadPool pool(4096);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      _exit(error.fault() == Fault::kMachine ? 3 : 1);
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(try_many(), testing::ExitedWithCode(3), "cannot start another thread: .*system.num_cpus");
 }
 
 TEST(ThreadPool, RethrowsTheFirstErrorAndGoesOnAfterwards) {

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/start_thread.h"
+
 namespace vox {
 
 struct ThreadPool::Job {
@@ -44,10 +46,19 @@ struct ThreadPool::Job {
 };
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 1; i < threads; ++i) threads_.push_back(start_thread([this] { work(); }));
+  } catch (...) {  // those that did start would wait for ever
+    stop();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;

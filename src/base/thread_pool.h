@@ -16,7 +16,7 @@ namespace vox {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // in all, the caller's included
+  explicit ThreadPool(int threads);  // in all, the caller's included; Error where the machine has no room for them
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -30,6 +30,7 @@ class ThreadPool {
  private:
   struct Job;
   void work();
+  void stop();
 
   std::vector<std::thread> threads_;
   std::mutex mutex_;  // guards everything below

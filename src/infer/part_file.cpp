@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 
 namespace vox {
 namespace {
@@ -59,7 +60,7 @@ void write_fully(int descriptor, int64_t offset, const std::byte* bytes, int64_t
 // They come back from the file when they are used again.
 class GiveBackPages {
  public:
-  GiveBackPages(void* pages, size_t bytes) : thread_([this, pages, bytes] { run(pages, bytes); }) {}
+  GiveBackPages(void* pages, size_t bytes) : thread_(start_thread([this, pages, bytes] { run(pages, bytes); })) {}
   ~GiveBackPages() {
     {
       std::lock_guard lock(mutex_);

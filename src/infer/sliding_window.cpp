@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/queue.h"
 #include "base/span.h"
+#include "base/start_thread.h"
 #include "infer/slab_blend.h"
 #include "nets/network.h"
 
@@ -115,14 +116,15 @@ using ReadBatches = std::function<void(BoundedQueue<WindowBatch>& out)>;  // ret
 
 class Stages {  // the threads before and behind the computation; they end with it, however it ends
  public:
-  Stages(const ReadBatches& read, const SlabRun& run)
-      : reader_([this, &read] { read_all(read); }), writer_([this, &run] { write_all(run); }) {}
-  ~Stages() {
-    batches.close();
-    pieces.close();
-    reader_.join();
-    if (writer_.joinable()) writer_.join();
+  Stages(const ReadBatches& read, const SlabRun& run) : writer_(start_thread([this, &run] { write_all(run); })) {
+    try {
+      reader_ = start_thread([this, &read] { read_all(read); });
+    } catch (...) {
+      end();
+      throw;
+    }
   }
+  ~Stages() { end(); }
   void finish() {  // waits for the writer; what went wrong there is thrown here
     pieces.close();
     writer_.join();
@@ -154,8 +156,15 @@ class Stages {  // the threads before and behind the computation; they end with 
     }
   }
 
+  void end() {
+    batches.close();
+    pieces.close();
+    for (std::thread* thread : {&reader_, &writer_})
+      if (thread->joinable()) thread->join();
+  }
+
   std::exception_ptr write_error_;
-  std::thread reader_, writer_;
+  std::thread writer_, reader_;
 };
 
 int64_t slices_a_piece(const Extent3& volume, int64_t channels) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/span.h"
+#include "base/start_thread.h"
 #include "pipeline/sample.h"
 #include "pipeline/slots.h"
 #include "volume/budget.h"
@@ -62,10 +63,17 @@ struct Pipeline::Impl {
       shared->changed.notify_all();
     });
     most_readers = std::max(1, options.threads);
-    for (int i = 0; i < most_readers; ++i) threads.emplace_back([this, i] { work(i); });
+    try {
+      for (int i = 0; i < most_readers; ++i) threads.push_back(start_thread([this, i] { work(i); }));
+    } catch (...) {  // those that did start would go on
+      stop();
+      throw;
+    }
   }
 
-  ~Impl() {
+  ~Impl() { stop(); }
+
+  void stop() {
     {
       std::lock_guard lock(mutex);
       stopping = true;

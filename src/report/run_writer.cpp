@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/start_thread.h"
 #include "report/foreign_error.h"
 #include "report/machine.h"
 
@@ -47,7 +48,7 @@ RunWriter::RunWriter(const RunFolder& folder, const RunFacts& facts) : folder_(f
   record_.libraries = facts.libraries;
   record_.machine = facts.machine.empty() ? machine_description() : facts.machine;
   add_process();
-  heartbeat_ = std::jthread([this](std::stop_token stop) { beat(stop); });
+  heartbeat_ = start_thread<std::jthread>([this](std::stop_token stop) { beat(stop); });
 }
 
 RunWriter::~RunWriter() {

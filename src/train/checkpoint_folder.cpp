@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 
 namespace vox {
@@ -165,7 +166,7 @@ std::optional<FoundCheckpoint> newest_intact(const CheckpointFolder& folder) {
   return std::nullopt;
 }
 
-BackgroundWriter::BackgroundWriter() : thread_([this] { work(); }) {}
+BackgroundWriter::BackgroundWriter() : thread_(start_thread([this] { work(); })) {}
 
 BackgroundWriter::~BackgroundWriter() {
   {

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "base/thread_pool.h"
 #include "kernels/cuda.h"
 
@@ -170,7 +171,7 @@ void Team::assemble(const at::Device& device, const std::function<void()>& meanw
   meet();
   if (place_.index != 0 || !device_sum_) return;
   // The host may be waiting for its GPU, and that one for a process that is gone.
-  watch_ = std::jthread([this](const std::stop_token& stop) {
+  watch_ = start_thread<std::jthread>([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       if (look_after_followers()) return device_sum_->abort();
       std::this_thread::sleep_for(100ms);

@@ -78,6 +78,21 @@ def test_variants_by_which_a_recipe_is_chosen_are_lines_of_their_own(place):
     assert text.count("runs without shared the machine") == 1
 
 
+def test_where_experiments_have_a_page_the_readme_keeps_the_recipes_own_scores(place, tmp_path):
+    page = tmp_path / "recipes" / "openkbp_dose" / recipe_scores.EXPERIMENTS
+    page.write_text(f"{recipe_scores.BEGIN}\n{recipe_scores.END}\n")
+    entries = [entry("seed 0", 3.1, 1.9), entry("seed 0", 3.4, 1.7, case="wider"),
+               entry("fold 0", 3.6, 1.5, case="as it is", recipe="openkbp_dose/inner")]
+    readme = place(*entries)[1]
+    experiments = page.read_text()
+    lines = ["| seed 0 | 3.100 | 1.900 |", "| wider, seed 0 | 3.400 | 1.700 |", "| as it is, fold 0 | 3.600 | 1.500 |"]
+    assert [line in readme for line in lines] == [True, False, False]
+    assert [line in experiments for line in lines] == [False, True, True]
+    assert place(check=True)[0] == 0
+    page.write_text(experiments.replace("3.600", "3.500"))
+    assert place(check=True)[0] == 1
+
+
 def test_the_readmes_have_the_scores_of_the_results():
     result = subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "record", "--check"],
                             capture_output=True, text=True)

@@ -169,6 +169,8 @@ def test_a_recipe_trains_stops_resumes_predicts_and_is_scored(voxloom, data, tmp
     losses = [float(row["loss"]) for row in rows(run)]
     assert np.isfinite(losses).all()
     voxloom("predict", run, "--split", split, "--output", tmp_path / "out")
+    for_a_challenge = name.startswith(("scroll_surface/", "openkbp_dose/")) and name != "scroll_surface/terms"
+    assert (tmp_path / "out" / "submission.zip").exists() == for_a_challenge
     scores = json.loads(voxloom("evaluate", "--task", task, "--prediction", prediction(tmp_path / "out", task, reference),
                                 "--reference", folder / reference, "--subset",
                                 *(["--ignore-label", 2] if task == "surface" else []), "--json").stdout)
@@ -187,7 +189,7 @@ def test_guides_speak_of_options_that_exist(voxloom):
     known = {row["key"] for row in json.loads(voxloom("list", "options", "--json").stdout)}
     sections = {key.split(".")[0] for key in known}
     guides = [*(REPOSITORY / "docs" / f"{name}.md" for name in ("from-python", "predict", "troubleshooting")),
-              *(REPOSITORY / "recipes").glob("*/README.md")]
+              *(REPOSITORY / "recipes").glob("*/*.md")]
     named = 0
     for guide in guides:
         for line in guide.read_text().splitlines():

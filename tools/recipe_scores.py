@@ -4,7 +4,9 @@
     tools/recipe_scores.py measure openkbp_dose/best --data provided-data --output scores.json [key=value ...]
     tools/recipe_scores.py measure openkbp_dose/inner ...   the same with folds of its training patients, for choices
     tools/recipe_scores.py record scores.json ...   rows into bench/results/recipes.csv, tables into the READMEs
-    tools/recipe_scores.py record --check           exit 1 where a README's table is stale; changes nothing
+    tools/recipe_scores.py record --check           exit 1 where a table is stale; changes nothing
+
+A folder with an experiments.md has there what a user of its recipes does not look for: variants, and folds for choices.
 
 `measure` trains the recipe once for each seed or fold, predicts with the average of the last weights (nothing is
 selected), evaluates, and writes what came out after each of them. In a measurement for choices, the options given are a
@@ -27,6 +29,7 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "bench" / "results" / "recipes.csv"
 COLUMNS = ["recipe", "case", "run", "score", "value", "steps", "training_s", "options", "machine", "commit", "date"]
+EXPERIMENTS = "experiments.md"
 BEGIN, END = "<!-- scores: tools/recipe_scores.py writes these lines -->", "<!-- end of scores -->"
 
 SEEDS = [("", f"seed {seed}", [f"training.seed={seed}"]) for seed in range(3)]
@@ -121,8 +124,7 @@ def training_patients(data, folder):
 NO_VALIDATION = "validation.every=0"
 MEASUREMENTS = {
     "openkbp_dose/best": Measurement(SEEDS, "validation", score_dose),
-    "openkbp_dose/reference": Measurement(SEEDS, "validation", score_dose,
-                                          [NO_VALIDATION, "inference.submission=openkbp"]),
+    "openkbp_dose/reference": Measurement(SEEDS, "validation", score_dose, [NO_VALIDATION]),
     "openkbp_dose/inner": Measurement(
         # Each fold has a seed of its own: one lucky draw of the first weights must not speak for all.
         [("", run, [*chosen, f"training.seed={fold}"]) for fold, (_, run, chosen) in enumerate(FOLDS)],
@@ -315,9 +317,17 @@ def where_measured(rows):
     return f"{rows[0]['machine']}; commit {commits}{options}"
 
 
-def tables(folder, rows):
-    named = dict.fromkeys(row["recipe"] for row in rows if row["recipe"].startswith(f"{folder}/"))
-    return "\n\n".join(table(name, newest([row for row in rows if row["recipe"] == name])) for name in named)
+def is_experiment(row):
+    return bool(row["case"]) or recipe_name(row["recipe"]) != row["recipe"]
+
+
+def tables(page, rows):
+    """What belongs on a page of a folder that has one page, or one for users and one for experiments."""
+    own = [row for row in rows if row["recipe"].startswith(f"{page.parent.name}/")]
+    if (page.parent / EXPERIMENTS).exists():
+        own = [row for row in own if is_experiment(row) == (page.name == EXPERIMENTS)]
+    named = dict.fromkeys(row["recipe"] for row in own)
+    return "\n\n".join(table(name, newest([row for row in own if row["recipe"] == name])) for name in named)
 
 
 def renewed(text, place, lines):
@@ -331,16 +341,17 @@ def record(arguments):
     if arguments.files:
         append_rows(arguments.files)
     stale, rows = [], read_rows()
-    for readme in sorted((REPOSITORY / "recipes").glob("*/README.md")):
-        old = readme.read_text()
-        new = renewed(old, readme, tables(readme.parent.name, rows))
+    folders = REPOSITORY / "recipes"
+    for page in sorted([*folders.glob("*/README.md"), *folders.glob(f"*/{EXPERIMENTS}")]):
+        old = page.read_text()
+        new = renewed(old, page, tables(page, rows))
         if new == old:
             continue
-        stale.append(readme)
+        stale.append(page)
         if not arguments.check:
-            readme.write_text(new)
-    for readme in stale if arguments.check else []:
-        print(f"{readme}: its scores are not those of {RESULTS}; run tools/recipe_scores.py record")
+            page.write_text(new)
+    for page in stale if arguments.check else []:
+        print(f"{page}: its scores are not those of {RESULTS}; run tools/recipe_scores.py record")
     return 1 if arguments.check and stale else 0
 
 

@@ -121,6 +121,17 @@ def test_like_nnunet_a_label_of_the_description_that_no_case_has_is_a_class(voxl
     assert written["data"]["ignore_label"] == 4
 
 
+def test_a_region_of_one_value_is_a_class_with_a_name(voxloom, generator, tmp_path):
+    layouts.nnunet(tmp_path / "data", generator, count=3)
+    described = json.loads((tmp_path / "data" / "dataset.json").read_text())
+    described["labels"] = {"background": 0, "whole": [1, 2], "core": [2]}
+    (tmp_path / "data" / "dataset.json").write_text(json.dumps(described))
+    recipe = plan(voxloom, tmp_path / "data")
+    text = recipe.read_text()
+    assert "The label whole of dataset.json is a region" in text and "The label core" not in text and "2 (core)" in text
+    assert yaml.safe_load(text)["data"]["labels"] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("options", [[], ["--like", "nnunet"]])
 def test_where_no_voxel_is_background_every_label_is_a_class_beside_it(voxloom, generator, tmp_path, options):
     for number in range(3):

@@ -64,7 +64,7 @@ void read_labels(const json& description, const fs::path& file, Layout& layout) 
   layout.description = file.filename().string();
   std::set<int64_t>& values = layout.label_values;
   for (const auto& [key, value] : description["labels"].items()) {
-    if (value.is_array()) {
+    if (value.is_array() && value.size() != 1) {
       for (const json& one : value) values.insert(whole_number(one, key, file));
       layout.remarks.push_back(concat("The label ", printable(key),
                                       " of dataset.json is a region of several values; here "
@@ -74,7 +74,7 @@ void read_labels(const json& description, const fs::path& file, Layout& layout) 
       layout.label_names[number] = value.get<std::string>();
       values.insert(number);
     } else {
-      const int64_t number = whole_number(value, key, file);
+      const int64_t number = whole_number(value.is_array() ? value.front() : value, key, file);
       if (key == "ignore") layout.data.ignore_label = number;
       if (key != "ignore") layout.label_names[number] = key;
       values.insert(number);

@@ -124,6 +124,10 @@ TEST(Topology, ThickSlicesTakeTheTenthPercentile) {
   EXPECT_EQ(target_spacing(cases), (Spacing3{10, 1, 1}));
 }
 
+TEST(Topology, CoarserOutputsWeighHalfAndTheCoarsestNothing) {
+  EXPECT_THAT(supervision_weights(4), ElementsAre(4.0 / 7, 2.0 / 7, 1.0 / 7, 0));
+}
+
 TEST(Topology, PercentileIsNumpys) {
   EXPECT_DOUBLE_EQ(percentile({4, 1, 3, 2}, 50), 2.5);
   EXPECT_DOUBLE_EQ(percentile({4, 1, 3, 2}, 10), 1.3);
@@ -192,6 +196,35 @@ TEST(Recipe, VolumesTooSmallForAnyPoolingAreRefused) {
   const Layout layout = layout_of_ct();
   EXPECT_THROW(plan_recipe({layout, print_of({{{6, 7, 7}, {1, 1, 1}}}), PlanStyle::kVoxloom, "/recipes/a.yaml"}),
                Error);
+  try {  // few slices, finer than they are wide: these are halved first, and are too few
+    plan_recipe({layout, print_of({{{8, 316, 274}, {0.4, 1, 1}}}), PlanStyle::kVoxloom, "/recipes/a.yaml"});
+    FAIL() << "no axis can be halved";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("8 x 316 x 274 voxels of 0.4 x 1 x 1 mm"));
+    EXPECT_THAT(error.what(), HasSubstr("axes whose voxels are the smallest"));
+  }
+}
+
+// nnU-Net's planner estimates 7,012,352 values for 32^3 voxels and the labels {background, a, b}, 7,045,120 with
+// "ignore".
+TEST(Recipe, LikeNnunetALabelToIgnoreCountsInTheEstimateOfMemory) {
+  Layout layout = layout_of_ct();
+  const Fingerprint print = print_of({{{32, 32, 32}, {1, 1, 1}}});
+  const auto planned = [&] { return plan_recipe({layout, print, PlanStyle::kNnunet, "/recipes/a.yaml"}); };
+  EXPECT_THAT(planned(), HasSubstr("160 would fit into 8 GB"));
+  layout.data.ignore_label = 2;
+  EXPECT_THAT(planned(), HasSubstr("159 would fit into 8 GB"));
+}
+
+TEST(Recipe, NothingIsValidatedWhereNothingIsHeldOut) {
+  Layout layout = layout_of_ct();
+  layout.data.split = "none";
+  const Fingerprint print = print_of({{{32, 32, 32}, {1, 1, 1}}});
+  for (const PlanStyle style : {PlanStyle::kVoxloom, PlanStyle::kNnunet}) {
+    const std::string text = plan_recipe({layout, print, style, "/recipes/a.yaml"});
+    EXPECT_EQ(read_back(text).validation.every, 0);
+    EXPECT_THAT(text, testing::Not(HasSubstr("best checkpoint")));
+  }
 }
 
 TEST(RecipeText, QuotesWhateverANameHolds) {

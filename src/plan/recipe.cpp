@@ -25,6 +25,7 @@ struct Plan {
 
   const Layout& layout() const { return request.layout; }
   const Fingerprint& print() const { return request.print; }
+  bool held_out() const { return layout().data.split != "none"; }
 };
 
 std::string spacing_text(const Spacing3& spacing) {
@@ -257,16 +258,6 @@ void write_model(RecipeText& out, const Plan& plan) {
            deep ? "Coarser stages learn from the label too." : "Nothing is learnt at coarser stages.");
 }
 
-// 1, 1/2, 1/4, ... and 0 for the coarsest, summing to 1, as nnU-Net weighs its outputs.
-std::string supervision_weights(size_t outputs) {
-  double sum = 0;
-  for (size_t i = 0; i + 1 < outputs; ++i) sum += std::pow(0.5, static_cast<double>(i));
-  std::vector<std::string> weights;
-  for (size_t i = 0; i + 1 < outputs; ++i) weights.push_back(rounded(std::pow(0.5, static_cast<double>(i)) / sum, 7));
-  weights.push_back("0");
-  return "[" + join(weights, ", ") + "]";
-}
-
 void write_loss(RecipeText& out, const Plan& plan) {
   out.section("loss");
   out.line("terms", "",
@@ -279,7 +270,7 @@ void write_loss(RecipeText& out, const Plan& plan) {
   out.item(plan.binary ? "{name: bce}" : "{name: cross_entropy}");
   const size_t stages = plan.network.topology.strides.size();
   if (plan.nnunet && stages > 2)
-    out.line("deep_supervision_weights", supervision_weights(stages - 1),
+    out.line("deep_supervision_weights", yaml(supervision_weights(stages - 1)),
              "Half the weight from stage to coarser stage; the coarsest has none.");
 }
 
@@ -311,7 +302,10 @@ void write_nnunet_training(RecipeText& out, const Plan& plan) {
   out.line("clip_norm", "12");
   out.line("precision", "16-mixed", "As nnU-Net trains; bf16-mixed needs no loss scaling where the GPU has it.");
   out.section("validation");
-  out.line("patches", std::to_string(50 * plan.batch), "50 batches after each epoch, for the best checkpoint.");
+  if (plan.held_out())
+    out.line("patches", std::to_string(50 * plan.batch), "50 batches after each epoch, for the best checkpoint.");
+  else
+    out.line("every", "0", "Nothing is held out.");
   out.section("inference");
   out.line("overlap", "0.5", "Windows overlap by half, weighted by a gaussian, over all eight mirrorings.");
   out.line("blend", "gaussian");
@@ -331,10 +325,9 @@ void write_training(RecipeText& out, const Plan& plan) {
   out.line("ema", "0.999", "An average of the weights validates and predicts: calmer than the last ones.");
   out.line("precision", "bf16-mixed", "Faster on a GPU, and no loss scaling; 32 is faster on most CPUs.");
   out.section("validation");
-  const bool held_out = plan.layout().data.split != "none";
-  out.line("every", held_out ? "5" : "0", held_out ? "Epochs." : "Nothing is held out.");
+  out.line("every", plan.held_out() ? "5" : "0", plan.held_out() ? "Epochs." : "Nothing is held out.");
   if (plan.regression) out.line("metric", "mae", "In Gy, inside the mask.");
-  if (!plan.regression && held_out)
+  if (!plan.regression && plan.held_out())
     out.line("mode", "sliding_window", "Whole held-out volumes: their mean Dice chooses the best checkpoint.");
   out.section("inference");
   out.line("overlap", plan.regression ? "0" : "0.5",
@@ -361,16 +354,19 @@ Plan make_plan(const PlanRequest& request) {
   const auto labels = static_cast<int64_t>(plan.labels.size());
   plan.binary = !plan.regression && !plan.nnunet && labels <= 2;
   plan.outputs = plan.regression || plan.binary ? 1 : std::max<int64_t>(2, labels);
-  plan.network = plan_network(request.print.shapes(), std::max<int64_t>(2, labels));
+  const bool ignored = plan.nnunet && layout.data.ignore_label >= 0;  // its estimate of memory counts that label too
+  plan.network = plan_network(request.print.shapes(), std::max<int64_t>(2, labels + ignored));
   if (plan.regression) {  // measured to work: whole patients, five stages
     plan.network.topology = {
         {128, 128, 128}, {16, 16, 16}, {{1, 1, 1}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}}, {}};
     plan.network.features = {32, 64, 128, 256, 320};
   }
   const Topology& topology = plan.network.topology;
-  VOX_CHECK(topology.strides.size() > 1, layout.data.root, ": the median volume is ",
-            shape_text(plan.network.median_shape),
-            " voxels, too small for a U-Net: an axis needs 12 or more, or two need 8");
+  VOX_CHECK(
+      topology.strides.size() > 1, layout.data.root, ": the median volume is ", shape_text(plan.network.median_shape),
+      " voxels of ", spacing_text(plan.network.spacing),
+      ", too small for a U-Net: of the axes whose voxels are the smallest, or not twice as large, one alone needs "
+      "12 voxels, or two need 8");
   plan.anisotropic = std::any_of(topology.kernels.begin(), topology.kernels.end(),
                                  [](const Extent3& kernel) { return kernel.voxels() < 27; });
   plan.batch = plan.nnunet       ? plan.network.batch

@@ -68,6 +68,10 @@ std::string yaml(const std::vector<int64_t>& values) {
   return flow(values, [](int64_t value) { return std::to_string(value); });
 }
 
+std::string yaml(const std::vector<double>& values) {
+  return flow(values, [](double value) { return rounded(value, 7); });
+}
+
 std::string yaml(const std::vector<std::string>& texts) {
   return flow(texts, quoted);
 }

@@ -27,6 +27,7 @@ std::string quoted(const std::string& text);  // as YAML reads it back, whatever
 std::string yaml(const Extent3& extent);      // [40, 56, 40]
 std::string yaml(const std::vector<Extent3>& extents);
 std::string yaml(const std::vector<int64_t>& values);
+std::string yaml(const std::vector<double>& values);  // seven digits of each
 std::string yaml(const std::vector<std::string>& texts);
 std::string rounded(double value, int digits);  // that many significant digits
 

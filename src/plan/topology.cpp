@@ -205,6 +205,14 @@ std::vector<int64_t> features_of(size_t stages) {
   return features;
 }
 
+std::vector<double> supervision_weights(size_t outputs) {
+  std::vector<double> weights(outputs, 0);
+  double sum = 0, weight = 1;
+  for (size_t i = 0; i + 1 < outputs; ++i, weight /= 2) sum += weights[i] = weight;
+  for (double& value : weights) value /= sum;
+  return weights;
+}
+
 double feature_map_values(const Topology& topology, int64_t classes) {
   constexpr double kConvs = 2;
   const std::vector<int64_t> features = features_of(topology.strides.size());

@@ -30,6 +30,9 @@ Topology pool_axes(const Spacing3& spacing, const Size3& size);
 // 32, 64, ... up to 320.
 std::vector<int64_t> features_of(size_t stages);
 
+// Of the outputs of deep supervision, finest first: 1, 1/2, 1/4, ... and 0 for the coarsest, summing to 1.
+std::vector<double> supervision_weights(size_t outputs);
+
 // Values that the convolutions of a plain U-Net put out, two a stage: nnU-Net's stand-in for memory.
 double feature_map_values(const Topology& topology, int64_t classes);
 

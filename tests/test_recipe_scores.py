@@ -93,6 +93,28 @@ def test_where_experiments_have_a_page_the_readme_keeps_the_recipes_own_scores(p
     assert place(check=True)[0] == 1
 
 
+def test_recipes_of_a_folder_are_lines_of_one_table(place, tmp_path):
+    page = tmp_path / "recipes" / "scroll_surface" / "README.md"
+    page.parent.mkdir()
+    page.write_text(f"{recipe_scores.BEGIN}\n{recipe_scores.END}\n")
+    place(*[entry("seed 0", score, 0.5, case=f"{name}.yaml", recipe="scroll_surface/recipes")
+            for name, score in (("train", 0.7), ("nnunet", 0.6))])
+    text = page.read_text()
+    assert "| recipe |" in text
+    assert text.index("| train.yaml, seed 0 | 0.700 |") < text.index("| nnunet.yaml, seed 0 | 0.600 |")
+
+
+def test_each_scroll_recipe_is_trained_from_its_own_file():
+    runs = recipe_scores.MEASUREMENTS["scroll_surface/recipes"].runs
+    files = {recipe_scores.recipe_file("scroll_surface/recipes", case) for case, _, _ in runs}
+    folder = REPOSITORY / "recipes" / "scroll_surface"
+    assert files == set(folder.glob("*.yaml")) - {folder / "terms.yaml"}
+    options, = [options for case, _, options in runs if case == "persistence.yaml"]
+    terms, = [option for option in options if option.startswith("loss.terms=")]
+    assert terms.count("{name: ") == (folder / "persistence.yaml").read_text().count("- {name: ")
+    assert "start_step: 1000" in terms
+
+
 def test_the_readmes_have_the_scores_of_the_results():
     result = subprocess.run([sys.executable, REPOSITORY / "tools" / "recipe_scores.py", "record", "--check"],
                             capture_output=True, text=True)

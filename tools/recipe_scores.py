@@ -55,6 +55,16 @@ def with_terms():
     return [*trained, (THRESHOLD, "", None)]
 
 
+def each_scroll_recipe():
+    """2,000 steps of each, in which what starts late starts half-way."""
+    text = re.sub(r"\s+", " ", (REPOSITORY / "recipes" / "scroll_surface" / "persistence.yaml").read_text())
+    terms = re.findall(r"- (\{[^}]*\})", text.replace("start_step: 20000", "start_step: 1000"))
+    short = ["training.max_epochs=4", "training.iterations_per_epoch=500"]
+    others = {"persistence": [f"loss.terms=[{', '.join(terms)}]"], "nnunet": ["training.warmup_steps=0"]}
+    return [(f"{name}.yaml", "seed 0", [*short, "training.warmup_steps=100", *others.get(name, [])])
+            for name in ("train", "small", "large", "nnunet", "persistence")]
+
+
 class Measurement:
     """One recipe: what it is run with, and how its predictions are scored. `chooses_for` names the recipe of a
     measurement by which its settings are chosen, on data that do not score it; `root` makes the folder it trains on."""
@@ -133,8 +143,11 @@ MEASUREMENTS = {
     "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
+    "scroll_surface/recipes": Measurement(each_scroll_recipe(), "validation", score_surface,
+                                          [NO_VALIDATION, "training.fold=0"]),
     "scroll_surface/terms": Measurement(with_terms(), "validation", score_surface, [NO_VALIDATION]),
 }
+SIDE_BY_SIDE = {"scroll_surface/recipes"}  # whose cases are recipes of the folder
 
 
 def called(program, *arguments):
@@ -166,15 +179,16 @@ def recipe_name(measured):
     return MEASUREMENTS[measured].chooses_for or measured if measured in MEASUREMENTS else measured
 
 
-def recipe_file(name):
-    path = REPOSITORY / "recipes" / f"{recipe_name(name)}.yaml"
+def recipe_file(name, case=""):
+    file = f"{name.split('/')[0]}/{case}" if name in SIDE_BY_SIDE else f"{recipe_name(name)}.yaml"
+    path = REPOSITORY / "recipes" / file
     if not path.exists() or name not in MEASUREMENTS:
         raise SystemExit(f"{name} is no recipe that is measured; known: {' '.join(MEASUREMENTS)}")
     return path
 
 
 def train_and_score(arguments, measurement, chosen, folder):
-    path = recipe_file(arguments.recipe)
+    path = recipe_file(arguments.recipe, chosen[0])
     started = time.monotonic()
     called(arguments.program, "train", path, f"data.root={arguments.root}", *measurement.options, *chosen[2],
            *arguments.options, "--run", folder)
@@ -288,7 +302,8 @@ def table(recipe, rows):
     scores = list(dict.fromkeys(row["score"] for row in rows))
     verdicts = beside_plain(rows, scores[0])
     inside = ", folds of its training data" if recipe_name(recipe) != recipe else ""
-    lines = [f"| `{recipe_name(recipe).split('/')[1]}.yaml`{inside} | {' | '.join(scores)} | steps | training (s) |",
+    first = "recipe" if recipe in SIDE_BY_SIDE else f"`{recipe_name(recipe).split('/')[1]}.yaml`{inside}"
+    lines = [f"| {first} | {' | '.join(scores)} | steps | training (s) |",
              "|---" * (len(scores) + 3) + "|"]
     if verdicts:
         lines = [lines[0] + f" beats {PLAIN_TERMS} in `{scores[0]}`? |", lines[1] + "---|"]

@@ -113,8 +113,11 @@ bool CheckpointFolder::move_later(int64_t step, const fs::path& to) const {
   return moved;
 }
 
-void CheckpointFolder::prune_epochs(int64_t keep) const {
-  const std::vector<fs::path> files = files_of(folder_, is_epoch_file);
+// `newest` was written last: where epochs have become longer, those of before have larger numbers.
+void CheckpointFolder::prune_epochs(int64_t newest, int64_t keep) const {
+  std::vector<fs::path> files = files_of(folder_, is_epoch_file);
+  const auto after = std::find(files.begin(), files.end(), folder_ / epoch_name(newest));
+  if (after != files.end()) std::rotate(files.begin(), after + 1, files.end());
   std::error_code ignored;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < files.size(); ++i) fs::remove(files[i], ignored);
 }
@@ -130,7 +133,7 @@ void CheckpointFolder::write(const Metadata& metadata, const std::vector<TensorT
   if (links.best) link(last(), best().filename());
   if (links.epoch) {
     link(last(), epoch_name(*links.epoch));
-    prune_epochs(links.keep_last);
+    prune_epochs(*links.epoch, links.keep_last);
   }
 }
 

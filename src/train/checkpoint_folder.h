@@ -42,7 +42,7 @@ class CheckpointFolder {
 
  private:
   void link(const std::filesystem::path& file, const std::filesystem::path& name) const;
-  void prune_epochs(int64_t keep) const;
+  void prune_epochs(int64_t newest, int64_t keep) const;
 
   std::filesystem::path folder_;
 };

@@ -50,6 +50,16 @@ TEST_F(Folder, KeepsAsManyEpochsAsAskedAndTheBest) {
   EXPECT_EQ(read_checkpoint_metadata(path_ / "best.safetensors").at("step"), "3");
 }
 
+TEST_F(Folder, KeepsTheEpochsThatWereWrittenLastWhereTheyHaveBecomeLonger) {
+  for (int64_t epoch = 8; epoch <= 10; ++epoch) write(epoch, {.best = false, .epoch = epoch, .keep_last = 3});
+  write(12, {.best = false, .epoch = 3, .keep_last = 3});
+  write(16, {.best = false, .epoch = 4, .keep_last = 3});
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "epoch-0003.safetensors").at("step"), "12");
+  EXPECT_EQ(read_checkpoint_metadata(path_ / "epoch-0004.safetensors").at("step"), "16");
+  EXPECT_TRUE(fs::exists(path_ / "epoch-0010.safetensors"));
+  EXPECT_FALSE(fs::exists(path_ / "epoch-0009.safetensors"));
+}
+
 TEST_F(Folder, EveryBitOfAFileIsCoveredAndTheFileNamed) {
   write(10);
   const fs::path file = path_ / "last.safetensors", damaged = path_ / "damaged.safetensors";

@@ -64,6 +64,9 @@ TrainState parse(const Metadata& metadata) {
   state.bad_steps = bad.at("total").get<int64_t>();
   state.bad_in_a_row = bad.at("in_a_row").get<int64_t>();
   state.epoch_sums = epoch_sums_of(json("epoch_sums"));
+  const Json unlogged = metadata.count("unlogged_terms") > 0 ? json("unlogged_terms") : Json::object();
+  for (const auto& [name, value] : unlogged.items())
+    state.unlogged_terms[name] = value.is_number() ? value.get<double>() : std::nan("");
   state.skipped_cases = json("skipped_cases").get<std::vector<std::string>>();
   if (metadata.count("cases") > 0) {
     state.training_cases = json("cases").at("train").get<std::vector<std::string>>();
@@ -108,6 +111,7 @@ Metadata to_metadata(const TrainState& state, const Options& options) {
        state.stopped_early}}.dump();
   metadata["bad_steps"] = Json{{"total", state.bad_steps}, {"in_a_row", state.bad_in_a_row}}.dump();
   metadata["epoch_sums"] = to_json(state.epoch_sums).dump();
+  metadata["unlogged_terms"] = Json(state.unlogged_terms).dump();  // null: not finite
   metadata["skipped_cases"] = Json(state.skipped_cases).dump();
   metadata["cases"] = Json{{"train", state.training_cases}, {"validation", state.validation_cases}}.dump();
   metadata["class_values"] = Json(state.class_values).dump();

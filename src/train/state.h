@@ -40,6 +40,7 @@ struct TrainState {
   bool stopped_early = false;
   int64_t bad_steps = 0, bad_in_a_row = 0;
   EpochSums epoch_sums;
+  std::map<std::string, double> unlogged_terms;  // since the last row of metrics.csv: the last value of each
   std::vector<std::string> skipped_cases;
   std::vector<std::string> training_cases, validation_cases;  // empty where a file does not name them yet
   std::vector<int64_t> class_values;                          // label value of each class; empty: 0, 1, 2, ...

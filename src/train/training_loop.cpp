@@ -38,6 +38,9 @@ TrainingLoop::TrainingLoop(const Parts& parts)
       window_start_(Clock::now()),
       last_save_(Clock::now()),
       saved_(!parts.from_file) {
+  for (size_t i = 0; i < terms_.size(); ++i)
+    if (const auto kept = parts.state.unlogged_terms.find(terms_[i]); kept != parts.state.unlogged_terms.end())
+      term_values_[i] = kept->second;
   const Options& options = parts.options;
   const int64_t effective = samples_of_step(options);
   length_ = {options.training.max_epochs, parts.state.steps_per_epoch, effective};
@@ -243,6 +246,9 @@ void TrainingLoop::save(const CheckpointLinks& links) {
   parts_.log.phase("saving", parts_.state.step);
   parts_.log.flush();
   parts_.state.kernel_choices = ops::kernel_choices();  // validation has shapes of its own
+  parts_.state.unlogged_terms.clear();
+  for (size_t i = 0; i < terms_.size(); ++i)
+    if (term_values_[i]) parts_.state.unlogged_terms[terms_[i]] = *term_values_[i];
   Metadata metadata = to_metadata(parts_.state, parts_.options);
   for (const auto& [key, value] : describe(parts_.learner.model)) metadata["model." + key] = value;
   auto snapshot =

@@ -5,11 +5,12 @@ import resource
 import shlex
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import pytest
 from conftest import PROGRAM
-from training import checkpoint, metadata, record, tensors, write_training
+from training import checkpoint, metadata, record, rows, tensors, write_training
 
 
 def sentence(result, status):
@@ -38,7 +39,9 @@ def test_devices_do_not_change_what_is_listed(voxloom):
 @pytest.mark.parametrize("arguments, words", [
     (["train", "r.yaml", "--rnu", "x"], "--run"), (["train"], "config"), (["status", "--jsn"], "--json"),
     (["synth", "scroll", "x", "--count", "0"], "--count"), (["stop", "x", "--at", "once"], "epoch"),
-    (["weights", "forward", "a", "b"], "output"), (["train", "r.yaml", "--fast-dev-run=many"], "many")])
+    (["weights", "forward", "a", "b"], "output"), (["bench", "data", "r.yaml", "--warm-up", "-5"], "--warm-up"),
+    (["bench", "data", "r.yaml", "--threads", "100000"], "--threads"), (["bench", "step", "--block", "-1"], "--block"),
+    (["train", "r.yaml", "--fast-dev-run=many"], "many")])
 def test_a_wrong_command_line_is_one_line_and_status_2(voxloom, tmp_path, arguments, words):
     said = sentence(voxloom(*arguments, check=False, cwd=tmp_path), 2)
     assert words in said and "--help" in said and len(said) < 300
@@ -49,7 +52,8 @@ def test_an_option_with_commas_takes_one_word(voxloom, tmp_path):
     volume, = (tmp_path / "data" / "images").iterdir()
     voxloom("convert", "--chunk", "8,8,8", volume, tmp_path / "a.zarr", "--codec", "zstd")
     read, = json.loads(voxloom("bench", "io", "--box", "8,8,8", tmp_path / "a.zarr", "--count", "2", "--json").stdout)
-    assert read["median_ms"] > 0
+    loss, = json.loads(voxloom("bench", "loss", "--size", "8,8,8", "dice", "--repeats", "1", "--json").stdout)
+    assert read["median_ms"] > 0 and loss["name"] == "dice"
 
 
 def test_names_that_are_not_utf8_are_told_in_json(voxloom, draw, tmp_path):
@@ -74,6 +78,14 @@ def test_names_that_are_not_utf8_are_told_in_json(voxloom, draw, tmp_path):
 @pytest.mark.parametrize("kind", ["scroll", "dose", "mitochondria"])
 def test_synthetic_data_without_voxels_is_refused(voxloom, tmp_path, kind):
     assert "-1" in sentence(voxloom("synth", kind, "x", "--size", "-1", "--format", "tiff", check=False, cwd=tmp_path), 1)
+
+
+@pytest.mark.parametrize("output, options, words", [("", ["--size", "8"], "its name is empty"),
+                                                    ("x", ["--size", "9999999999999"], "65536"),
+                                                    ("x", ["--count", "99999999999999999999"], "1 to 1000000")])
+def test_synthetic_data_without_a_place_or_without_bounds_is_refused(voxloom, tmp_path, output, options, words):
+    assert words in sentence(voxloom("synth", "scroll", output, *options, check=False, cwd=tmp_path, timeout=20), 1)
+    assert not any(tmp_path.iterdir())
 
 
 def test_synthetic_data_that_is_refused_leaves_nothing_behind(voxloom, tmp_path):
@@ -134,6 +146,42 @@ def test_a_run_outlives_the_reader_of_its_messages(draw, tmp_path):
     process.stderr.close()  # as `2>&1 | head` does
     assert process.wait(60) == 0
     assert record(tmp_path / "run")["state"] == "finished"
+
+
+def test_what_is_told_where_nobody_listens_stands_in_no_file(voxloom, draw, tmp_path):
+    """With standard output and error closed the next files that are opened would have their numbers."""
+    recipe = write_training(tmp_path, draw)
+    train = ["train", str(recipe), "training.max_epochs=1"]
+    closed = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", PROGRAM, *train, "--run", tmp_path / "closed"])
+    voxloom(*train, "--run", tmp_path / "open")
+    assert closed.returncode == 0 and record(tmp_path / "closed")["state"] == "finished"
+    for split in ("train", "val"):
+        ours, plain = (rows(tmp_path / name, split) for name in ("closed", "open"))
+        assert plain and [row["loss"] for row in ours] == [row["loss"] for row in plain]
+
+
+def test_a_recipe_from_a_pipe_is_refused_and_not_taken_for_an_empty_one(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    readable, writable = os.pipe()
+    os.write(writable, recipe.read_bytes())
+    os.close(writable)
+    os.mkfifo(tmp_path / "fifo")  # nobody writes it: opening it would wait for ever
+    for name in (f"/dev/fd/{readable}", tmp_path / "fifo"):
+        said = sentence(voxloom("train", name, "--dry-run", check=False, pass_fds=[readable], timeout=20), 1)
+        assert "pipe" in said
+    os.close(readable)
+
+
+def test_a_conversion_that_is_ended_leaves_nothing_behind(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((144, 512, 512), np.uint8))
+    for name in ("a.tif", "a.zarr"):
+        (tmp_path / name[2:]).mkdir()
+        process = subprocess.Popen([PROGRAM, "convert", tmp_path / "a.npy", tmp_path / name[2:] / name],
+                                   env={**os.environ, "VOXLOOM_TEST_READ_MBPS": "100"})
+        while process.poll() is None and not any((tmp_path / name[2:]).iterdir()):
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(60) == 143 and not any((tmp_path / name[2:]).iterdir())
 
 
 def test_a_limit_of_file_sizes_is_a_full_disk(draw, voxloom, tmp_path):
@@ -198,6 +246,8 @@ def test_weights_show_says_whether_a_network_fits(voxloom, draw, tmp_path):
     assert last.with_suffix(".pt").is_file()
     assert "overwritten" in sentence(voxloom("weights", "export", last.with_suffix(".pt"), check=False), 1)
     assert "weights import" in sentence(voxloom("predict", last.with_suffix(".pt"), "x.tif", "--output", "x", check=False), 1)
+    odd = ["--output", tmp_path / "odd.safetensors", "data.root=" + os.fsdecode(b"M\xfcller")]
+    assert "data.root" in sentence(voxloom("weights", "import", last, *odd, check=False, errors="replace"), 1)
 
 
 def test_forward_refuses_what_it_cannot_compute(voxloom, draw, tmp_path):

@@ -65,7 +65,8 @@ void define_bench_augment(CLI::App& command) {
   command.add_option("--image", arguments->image, "volume to cut from; absent: uint8 noise of twice the patch's size");
   command.add_option("--label", arguments->label, "its label; absent: noise of two labels");
   command.add_option("--seed", arguments->request.seed, "of what is drawn");
-  command.add_option("--first-sample", arguments->request.first_sample, "number of the first sample");
+  command.add_option("--first-sample", arguments->request.first_sample, "number of the first sample")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--repeats", arguments->request.repeats, "samples to time")->check(CLI::Range(1, 100000));
   command.add_option("--output", arguments->output, "write the last image here");
   command.add_option("--label-output", arguments->label_output, "write the last label here");

@@ -73,9 +73,10 @@ void define_bench_data(CLI::App& command) {
   command.add_option("config", arguments->config, "recipe")->required();
   command.add_option("overrides", arguments->overrides, "key=value ...");
   command.add_option("--batches", arguments->request.batches, "batches to time")->check(CLI::PositiveNumber);
-  command.add_option("--warm-up", arguments->request.warm_up, "batches before the clock starts");
-  command.add_option("--first-step", arguments->request.first_step, "step to begin at");
-  command.add_option("--threads", arguments->request.threads, "threads of the pipeline")->check(CLI::PositiveNumber);
+  command.add_option("--warm-up", arguments->request.warm_up, "batches before the clock starts")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--first-step", arguments->request.first_step, "step to begin at")->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", arguments->request.threads, "threads of the pipeline")->check(CLI::Range(1, 1024));
   command.add_flag("--hash", arguments->request.hash, "hash every batch");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.callback([arguments] { run(*arguments); });

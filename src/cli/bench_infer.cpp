@@ -114,7 +114,8 @@ void define_bench_infer(CLI::App& command) {
   command.add_option("--output", arguments->output, "volume that gets the network's raw output");
   command.add_option("--repeats", arguments->repeats, "times to predict it")->check(CLI::PositiveNumber);
   command.add_option("--warm-up", arguments->warm_up, "times before the clock starts")->check(CLI::NonNegativeNumber);
-  command.add_option("--threads", arguments->threads, "torch's own threads; 0: all there are");
+  command.add_option("--threads", arguments->threads, "torch's own threads; 0: all there are")
+      ->check(CLI::Range(0, 1024));
   command.add_option("--device", arguments->device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--resident", arguments->resident, "volume and result stay on the device");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");

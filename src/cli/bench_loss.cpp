@@ -55,6 +55,8 @@ json measure_term(const std::string& word, const Arguments& arguments) {
 }
 
 void run(Arguments arguments) {
+  VOX_CHECK(arguments.size.empty() || arguments.size.size() == 3, "--size takes three numbers (z,y,x), not ",
+            arguments.size.size());
   if (!arguments.size.empty()) arguments.request.size = {arguments.size[0], arguments.size[1], arguments.size[2]};
   choose_device(arguments.request.device, SystemOptions{});  // a wrong one is one message, and not one of each loss
   const bool every = arguments.terms.empty();
@@ -90,14 +92,15 @@ void define_bench_loss(CLI::App& command) {
       "clock), beside that of launching kernels one by one");
   command.add_option("--size", arguments->size, "Z,Y,X of a patch")
       ->delimiter(',')
-      ->expected(3)
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 65536));
   command.add_option("--batch", arguments->request.batch, "patches")->check(CLI::PositiveNumber);
   command.add_option("--channels", arguments->request.channels, "channels of the output")->check(CLI::PositiveNumber);
   command.add_option("--repeats", arguments->request.repeats, "times each is computed")->check(CLI::PositiveNumber);
   command.add_option("--warm-up", arguments->request.warm_up, "times before the clock starts")
       ->check(CLI::Range(1, 1000));
-  command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are");
+  command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are")
+      ->check(CLI::Range(0, 1024));
   command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.callback([arguments] { run(*arguments); });

@@ -62,10 +62,14 @@ void define_bench_step(CLI::App& command) {
   command.add_option("config", arguments->config, "recipe; without one the defaults, with key=value on top");
   command.add_option("overrides", arguments->overrides, "key=value ...");
   command.add_option("--steps", arguments->request.steps, "steps to time")->check(CLI::PositiveNumber);
-  command.add_option("--warm-up", arguments->request.warm_up, "steps before the clock starts");
-  command.add_option("--block", arguments->request.block,
-                     "steps between two readings of the clock; 0: one on a CPU, all on a GPU");
-  command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are");
+  command.add_option("--warm-up", arguments->request.warm_up, "steps before the clock starts")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--block", arguments->request.block,
+                  "steps between two readings of the clock; 0: one on a CPU, all on a GPU")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are")
+      ->check(CLI::Range(0, 1024));
   command.add_option("--channels", arguments->request.in_channels, "channels of the image")->check(CLI::PositiveNumber);
   command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--cudnn-plans", arguments->request.cudnn_plans,

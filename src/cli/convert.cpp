@@ -17,6 +17,7 @@
 #include "io/orientation.h"
 #include "io/slabs.h"
 #include "post/post.h"
+#include "train/signals.h"
 
 namespace vox::cli {
 namespace {
@@ -161,10 +162,12 @@ Volume read_slab(const VolumeReader& reader, int64_t z_begin, int64_t z_end, Thr
 // `wanted`: the type to convert to; nullopt: the file's own.
 VolumeInfo convert_in_slabs(const Arguments& arguments, const VolumeReader& reader, const std::optional<DType>& wanted,
                             ThreadPool* pool) {
+  const SignalWatch watch;  // what was written of a large volume goes with a Ctrl-C
   Volume slab;
   SlabSource source{.info = reader.info(), .slices = slices_at_once(reader.info())};
   if (wanted) source.info = info_after_cast(source.info, *wanted);
   source.read = [&](int64_t z_begin, int64_t z_end) -> const Volume& {
+    if (const int signal = watch.stop_signal(); signal != 0) throw Interrupted{signal};
     slab = {};  // gone before the next is read
     slab = read_slab(reader, z_begin, z_end, pool);
     if (wanted) slab = cast(slab, *wanted, arguments.input);

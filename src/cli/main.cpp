@@ -1,4 +1,5 @@
 // Parses the command line, calls one function, and turns what is thrown into one sentence and an exit status.
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -70,6 +71,14 @@ void complete(CLI::App& command) {
 void keep_from_deadly_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+}
+
+// Where standard input, output or error is closed (`>&-`) the next file to be opened would get its number, and what is
+// told would stand among a run's curves.
+void keep_standard_descriptors() {
+  int descriptor = open("/dev/null", O_RDWR);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = dup(descriptor);
+  if (descriptor > STDERR_FILENO) close(descriptor);
 }
 
 bool reader_is_gone() {
@@ -170,6 +179,7 @@ int run(int argc, char** argv) {
 }  // namespace vox::cli
 
 int main(int argc, char** argv) {
+  vox::cli::keep_standard_descriptors();
   vox::cli::keep_from_deadly_signals();
   return vox::cli::run(argc, argv);
 }

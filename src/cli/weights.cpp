@@ -14,6 +14,7 @@
 #include "cli/weights_file.h"
 #include "cli/weights_forward.h"
 #include "config/config.h"
+#include "train/state.h"
 
 namespace vox::cli {
 namespace {
@@ -99,6 +100,7 @@ Metadata metadata_of(const Arguments& arguments, const ImportedNetwork& imported
   Metadata metadata = describe(imported.options);
   Options options = parse_config("", fs::current_path(), sorted_overrides(arguments.overrides).others).options;
   options.model = imported.options;
+  check_text(options);
   metadata["config"] = to_yaml(options);
   return metadata;
 }

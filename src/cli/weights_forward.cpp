@@ -117,7 +117,8 @@ void define_weights_forward(CLI::App& forward) {
   forward.add_flag("--channels-last", arguments->channels_last, "compute in the channels-last layout");
   forward
       .add_option("--output-gradients", arguments->output_gradients, "gradients of the outputs, .npy, one per output")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   forward.add_option("--gradients", arguments->gradients, "safetensors file for the gradients of the weights");
   forward.callback([arguments] { run_forward(*arguments); });
 }

@@ -89,6 +89,9 @@ void add_file_once(Layers& layers, const fs::path& file, std::vector<fs::path>& 
             file.string(), " --output recipe.yaml` makes a recipe of a folder of data");
   VOX_CHECK(fs::exists(file, ignored), file.string(), ": no such recipe",
             open.empty() ? "" : concat("; ", open.back().string(), " extends it"));
+  VOX_CHECK(
+      fs::is_regular_file(file, ignored), file.string(),
+      ": this is a pipe or a device, not a recipe; write the recipe to a file, whose folder its paths start from");
   const fs::path identity = fs::weakly_canonical(file);
   if (std::find(open.begin(), open.end(), identity) != open.end()) {
     std::vector<std::string> chain;

@@ -38,18 +38,24 @@ std::string description_of(const std::string& kind, const SynthRequest& request)
                 "\"", request.thickness == 1 ? "" : concat(", \"thickness\": ", shortest(request.thickness)), "}\n");
 }
 
+constexpr int64_t kMostVolumes = 1'000'000, kLongestSide = 65536;  // as those of data.synth
+
 // Before anything is written.
 void check_request(const std::string& kind, const SynthRequest& request) {
   VOX_CHECK(request.thickness == 1 || kind == "mitochondria", "sections of ", kind,
             " are as thick as voxels are wide; only mitochondria take another thickness");
   VOX_CHECK(request.thickness >= 0.1 && request.thickness <= 100, "a section of ", request.thickness,
             " voxel widths cannot be made; expected 0.1 to 100");
-  VOX_CHECK(request.count > 0, "synthetic data needs a count of at least 1, not ", request.count);
+  VOX_CHECK(!request.folder.empty(), "synthetic data needs a folder to be made in, and its name is empty");
+  VOX_CHECK(request.count > 0 && request.count <= kMostVolumes, "synthetic data needs a count of 1 to ", kMostVolumes,
+            ", not ", request.count);
   const Extent3 openkbp{128, 128, 128};
   VOX_CHECK(!request.suffix.empty() || request.size == openkbp, "the OpenKBP layout holds ", openkbp, " voxels, not ",
             request.size, "; leave --size out, or choose another --format");
   VOX_CHECK(request.size.z > 0 && request.size.y > 0 && request.size.x > 0, "volumes of size ", request.size,
             " have no voxels");
+  VOX_CHECK(std::max({request.size.z, request.size.y, request.size.x}) <= kLongestSide, "volumes of size ",
+            request.size, " are too large; a side has at most ", kLongestSide, " voxels");
 }
 
 // `rm FOLDER/*` leaves the record, which begins with a dot.

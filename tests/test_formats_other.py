@@ -49,6 +49,18 @@ def test_nrrd_directions_become_an_affine(voxloom, draw, tmp_path, space, signs)
     assert np.allclose(json.loads(voxloom("inspect", tmp_path / "b.nrrd", "--json").stdout)["affine"], expected)
 
 
+@pytest.mark.parametrize("header, spacing", [
+    ({"spacings": [0, 1, 1]}, None), ({"spacings": [np.inf, 1, 1]}, None), ({"spacings": [-2, 1, 3]}, [3, 1, 2]),
+    ({"space": "LPS", "space directions": [[0, 0, 0], [0, 1, 0], [0, 0, 1]]}, None),
+    ({"space": "LPS", "space directions": np.diag([1.0, np.inf, 1])}, None),
+    ({"space": "LPS", "space directions": np.diag([2, -3, 4]), "space origin": [np.inf, 0, 0]}, [4, 3, 2])])
+def test_distances_of_voxels_that_cannot_be_say_nothing(voxloom, draw, tmp_path, header, spacing):
+    """Else a resampling would make one slice of a volume, whose spacing along that axis is nothing."""
+    nrrd.write(str(tmp_path / "a.nrrd"), random_array(draw, "uint8"), header, index_order="C")
+    facts = json.loads(voxloom("inspect", tmp_path / "a.nrrd", "--json").stdout)
+    assert facts["spacing"] == spacing and facts["affine"] is None and facts["orientation"] is None
+
+
 def test_nrrd_channels_first_or_last(voxloom, draw, tmp_path):
     array = random_array(draw, "uint8", (3, 5, 6, 7))  # channel, z, y, x
     nrrd.write(str(tmp_path / "slow.nrrd"), array, {"kinds": ["domain", "domain", "domain", "list"]}, index_order="C")

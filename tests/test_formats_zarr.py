@@ -126,6 +126,36 @@ def test_zarr_groups_and_old_layouts(voxloom, draw, tmp_path):
     refused(voxloom, tmp_path / "bare.zarr", ".zarray")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_arrays_of_groups_inside_a_group_are_found(voxloom, draw, tmp_path, version):
+    group = zarr.create_group(tmp_path / "g.zarr", zarr_format=version)
+    volumes, arrays = group.create_group("volumes"), [random_array(draw, "uint8") for _ in range(3)]
+    volumes.create_array("raw", data=arrays[0])
+    assert np.array_equal(read_through(voxloom, tmp_path / "g.zarr", tmp_path), arrays[0])  # the only one
+    volumes.create_group("labels").create_array("ids", data=arrays[1])
+    refused(voxloom, tmp_path / "g.zarr", "volumes/labels/ids", "volumes/raw")
+    refused(voxloom, f"{tmp_path}/g.zarr:volumes", "volumes/labels/ids", "volumes/raw")
+    assert np.array_equal(read_through(voxloom, f"{tmp_path}/g.zarr:volumes/labels/ids", tmp_path), arrays[1])
+    group.create_array("top", data=arrays[2])
+    assert np.array_equal(read_through(voxloom, tmp_path / "g.zarr", tmp_path), arrays[2])  # the only one of its own
+
+
+def test_an_unfinished_array_beside_another_is_none(voxloom, draw, tmp_path):
+    group, array = zarr.create_group(tmp_path / "g.zarr", zarr_format=2), random_array(draw, "uint8")
+    group.create_array("raw", data=array)
+    shutil.copytree(tmp_path / "g.zarr" / "raw", tmp_path / "g.zarr" / ".labels.123.0.part")  # a conversion was killed
+    assert np.array_equal(read_through(voxloom, tmp_path / "g.zarr", tmp_path), array)
+
+
+@pytest.mark.parametrize("size", [[0, 1, 1], [1, -2, 1], ["1", 1, 1]])
+def test_a_size_of_voxels_that_cannot_be_says_nothing(voxloom, draw, tmp_path, size):
+    array = zarr.create_array(tmp_path / "a.zarr", data=random_array(draw, "uint8"), zarr_format=2)
+    array.attrs["voxel_size_mm"] = [2, 3, 4]
+    assert json.loads(voxloom("inspect", tmp_path / "a.zarr", "--json").stdout)["spacing"] == [2, 3, 4]
+    array.attrs["voxel_size_mm"] = size
+    assert json.loads(voxloom("inspect", tmp_path / "a.zarr", "--json").stdout)["spacing"] is None
+
+
 @pytest.mark.parametrize("codec", ["blosc", "none", "gzip", "zlib", "zstd", "lz4"])
 def test_zarr_python_reads_ours(voxloom, draw, tmp_path, codec):
     for number in range(3):

@@ -144,6 +144,20 @@ void read_layout(const Fields& fields, Header& header, const std::string& path) 
   header.layout.strides = dense_strides(header.layout.sizes, order);
 }
 
+// Zero, infinity and NaN say nothing of the distance between voxels; a sign says which way they run.
+std::optional<Spacing3> usable(const Vector& of_x_y_z) {
+  Spacing3 spacing;
+  for (int axis = 0; axis < 3; ++axis) {
+    spacing[axis] = std::abs(of_x_y_z[static_cast<size_t>(2 - axis)]);
+    if (!std::isfinite(spacing[axis]) || spacing[axis] == 0) return std::nullopt;
+  }
+  return spacing;
+}
+
+bool is_finite(const Vector& vector) {
+  return std::all_of(vector.begin(), vector.end(), [](double value) { return std::isfinite(value); });
+}
+
 void read_place(const Fields& fields, Header& header, const std::string& path) {
   const auto directions = vectors_of(optional_field(fields, "space directions"), "space directions", path);
   std::vector<Vector> axes;  // of x, y, z
@@ -153,21 +167,20 @@ void read_place(const Fields& fields, Header& header, const std::string& path) {
     std::vector<double> spacings;
     for (const std::string& word : words_of(optional_field(fields, "spacings")))
       if (lower(word) != "nan") spacings.push_back(number<double>(word, "spacings", path));
-    if (spacings.size() == 3) header.spacing = Spacing3{spacings[2], spacings[1], spacings[0]};
+    if (spacings.size() == 3) header.spacing = usable({spacings[0], spacings[1], spacings[2]});
     return;
   }
-  header.spacing = Spacing3{};
-  for (int i = 0; i < 3; ++i) {
-    const Vector& axis = axes[static_cast<size_t>(i)];
-    (*header.spacing)[2 - i] = std::hypot(axis[0], axis[1], axis[2]);
-  }
+  Vector lengths;
+  for (size_t i = 0; i < 3; ++i) lengths[i] = std::hypot(axes[i][0], axes[i][1], axes[i][2]);
+  header.spacing = usable(lengths);
   const std::string space = lower(optional_field(fields, "space"));
   const bool lps = space == "left-posterior-superior" || space == "lps";
   const bool las = space == "left-anterior-superior" || space == "las";
   const bool ras = space == "right-anterior-superior" || space == "ras";
-  if (!lps && !las && !ras) return;
+  if (!header.spacing || (!lps && !las && !ras)) return;
   const auto origins = vectors_of(optional_field(fields, "space origin"), "space origin", path);
   const Vector origin = origins.size() == 1 && origins[0] ? *origins[0] : Vector{0, 0, 0};
+  if (!is_finite(origin)) return;
   const double signs[3] = {ras ? 1.0 : -1.0, lps ? -1.0 : 1.0, 1.0};
   Affine affine{};
   for (size_t row = 0; row < 3; ++row) {

@@ -192,10 +192,22 @@ bool matches(std::span<const std::byte> head, const fs::path& path) {
          is_version1(path) || ends_with(path.string(), ".zarr");
 }
 
+// Those of groups inside it too, such as volumes/raw. What begins with a dot was never finished.
+void collect_arrays(const fs::path& group, const std::string& prefix, std::vector<std::string>* names) {
+  constexpr std::ptrdiff_t kDeepest = 4;
+  for (const fs::directory_entry& item : fs::directory_iterator(group)) {
+    const std::string name = item.path().filename().string();
+    if (!item.is_directory() || name.starts_with('.')) continue;
+    if (zarr::is_array(item.path()))
+      names->push_back(prefix + name);
+    else if (zarr::is_group(item.path()) && std::count(prefix.begin(), prefix.end(), '/') < kDeepest)
+      collect_arrays(item.path(), concat(prefix, name, "/"), names);
+  }
+}
+
 std::vector<std::string> arrays_in(const fs::path& group) {
   std::vector<std::string> names;
-  for (const fs::directory_entry& item : fs::directory_iterator(group))
-    if (item.is_directory() && zarr::is_array(item.path())) names.push_back(item.path().filename().string());
+  collect_arrays(group, "", &names);
   std::sort(names.begin(), names.end(), natural_less);
   return names;
 }
@@ -237,9 +249,12 @@ std::unique_ptr<VolumeReader> open_folder(const std::string& path) {
   const std::vector<zarr::Level> levels = zarr::read_levels(tidy);
   if (!levels.empty()) return open_array(path, levels.front().path);
   const std::vector<std::string> names = arrays_in(tidy);
-  VOX_CHECK(names.size() == 1, path, ": this Zarr group holds ", names.empty() ? "no arrays" : join(names, ", "),
+  std::vector<std::string> candidates = names;
+  std::erase_if(candidates, [](const std::string& name) { return name.find('/') != std::string::npos; });
+  if (candidates.empty()) candidates = names;  // all lie in groups inside it
+  VOX_CHECK(candidates.size() == 1, path, ": this Zarr group holds ", names.empty() ? "no arrays" : join(names, ", "),
             names.empty() ? "" : "; choose one: PATH:NAME");
-  return open_array(path, names.front());
+  return open_array(path, candidates.front());
 }
 
 // Whatever odd metadata still gets past our own checks is the file's fault and a sentence, too.

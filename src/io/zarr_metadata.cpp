@@ -358,6 +358,7 @@ std::optional<Spacing3> voxel_size_of(const fs::path& folder) {
   if (found == attributes.end() || !found->is_array() || found->size() != 3) return std::nullopt;
   Spacing3 spacing;
   for (size_t i = 0; i < 3; ++i) spacing[static_cast<int>(i)] = (*found)[i].is_number() ? (*found)[i].get<double>() : 0;
+  if (!(spacing.z_mm > 0 && spacing.y_mm > 0 && spacing.x_mm > 0)) return std::nullopt;
   return spacing;
 }
 

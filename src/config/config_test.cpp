@@ -88,6 +88,18 @@ TEST(Overrides, ListsNeedNoBrackets) {
   EXPECT_EQ(options.loss.terms[0].weight, 0.5);
 }
 
+TEST(Overrides, ListsOfGroupsNeedNoBracketsEither) {
+  const auto terms = [](const std::string& text) { return options_of("", {"loss.terms=" + text}).loss.terms; };
+  for (const std::string text : {"dice,bce", "dice, bce", "[dice, bce]", "{name: dice},bce", "- dice\n- bce"}) {
+    const auto found = terms(text);
+    ASSERT_EQ(found.size(), 2u) << text;
+    EXPECT_EQ(found[0].name + found[1].name, "dicebce") << text;
+  }
+  EXPECT_EQ(terms("{name: bce, weight: 2}").at(0).weight, 2);
+  EXPECT_EQ(terms("dice").size(), 1u);
+  for (const std::string text : {"", "[]", "~"}) EXPECT_EQ(terms(text).size(), 0u) << text;
+}
+
 TEST(Overrides, TheShortFormsHold) {
   EXPECT_THAT(options_of("", {"model.filters=[16]"}).model.filters, ElementsAre(16));
   EXPECT_THAT(options_of("", {"model.filters=16"}).model.filters, ElementsAre(16));

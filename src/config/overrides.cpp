@@ -65,10 +65,18 @@ Tree parse_list(const std::string& text, Shape shape) {
   return list_tree(std::move(items), kWhere);
 }
 
+// Groups in braces, or their names alone: dice,{name: bce, weight: 2} is [dice, {name: bce, weight: 2}].
+Tree parse_groups(const std::string& text) {
+  const YamlSource source{.name = kWhere, .lines = false};
+  if (text.empty()) return list_tree({}, kWhere);
+  const bool whole = text.front() == '[' || text.front() == '-' || text == "null" || text == "~";
+  return parse_yaml(whole ? text : concat("[", text, "]"), source);
+}
+
 Tree parse_value(const std::string& text, Shape shape) {
   switch (shape) {
     case Shape::kStructs:
-      return text.empty() ? list_tree({}, kWhere) : parse_yaml(text, {.name = kWhere, .lines = false});
+      return parse_groups(text);
     case Shape::kTextList:
       return parse_list(text, shape);
     case Shape::kList:

@@ -22,6 +22,13 @@ bool sgd(const Options& options) {
   return options.training.optimizer == "sgd";
 }
 
+bool no_mednext(const Options& options) {
+  return options.model.architecture != "mednext";
+}
+bool no_dynunet(const Options& options) {
+  return options.model.architecture != "dynunet";
+}
+
 constexpr SwitchedOff kSwitchedOff[] = {
     {"training.momentum", adam, "only training.optimizer: sgd has a momentum"},
     {"training.nesterov", adam, "only training.optimizer: sgd has a momentum"},
@@ -68,8 +75,19 @@ constexpr SwitchedOff kSwitchedOff[] = {
     {"validation.patches", [](const Options& o) { return o.validation.mode != "patches"; },
      "validation.mode is sliding_window"},
     {"validation.metric", [](const Options& o) { return o.validation.every == 0; }, "validation.every is 0"},
-    {"model.mednext_size", [](const Options& o) { return o.model.architecture != "mednext"; },
-     "model.architecture is no mednext"},
+    {"model.mednext_size", no_mednext, "model.architecture is no mednext"},
+    {"model.mednext_kernel", no_mednext, "model.architecture is no mednext"},
+    {"model.mednext_expansion", no_mednext, "model.architecture is no mednext"},
+    {"model.mednext_grn", no_mednext, "model.architecture is no mednext"},
+    {"model.residual", no_dynunet, "only model.architecture: dynunet chooses by it"},
+    {"model.trans_bias", no_dynunet, "only model.architecture: dynunet chooses by it"},
+    {"model.deep_supervision_heads", no_dynunet, "only model.architecture: dynunet chooses how many there are"},
+    {"model.squeeze_excitation", [](const Options& o) { return o.model.architecture != "resenc_unet"; },
+     "only model.architecture: resenc_unet has such gates"},
+    {"model.depth_2d", [](const Options& o) { return o.model.architecture != "rsunet"; },
+     "only model.architecture: rsunet has flat stages"},
+    {"model.up_kernels", [](const Options& o) { return o.model.architecture != "monai_unet"; },
+     "only model.architecture: monai_unet has kernels of its own upwards"},
     {"model.num_res_units", [](const Options& o) { return o.model.architecture != "monai_unet"; },
      "only model.architecture: monai_unet has residual units"},
     {"loss.deep_supervision_weights", [](const Options& o) { return !o.model.deep_supervision; },

@@ -96,6 +96,21 @@ def test_components_are_cc3ds(ops, draw, source):
         assert pairs.shape[1] == ours.max() + 1 == theirs.max() + 1
 
 
+@pytest.mark.parametrize("dtype, number", [("int64", 2**40), ("int64", 2**32), ("int64", -2**62), ("uint64", 2**63 + 5),
+                                           ("uint32", 2**32 - 2), ("float32", 2.0**33), ("float64", 2.0**40 + 1)])
+def test_numbers_of_objects_may_need_more_than_32_bits(ops, source, dtype, number):
+    labels = source.integers(0, 3, size=(5, 6, 7))
+    large = np.where(labels == 2, number, labels).astype(dtype)  # cut to 32 bits, 2**32 would be background
+    ours, expected = (ops.connected_components(torch.from_numpy(array), 6) for array in (large, labels))
+    assert torch.equal(ours, expected) and ours.dtype == torch.int32
+
+
+def test_probabilities_are_no_labels(ops):
+    with pytest.raises(ValueError, match="> 0.5"):
+        ops.connected_components(torch.full((2, 2, 2), 0.7))
+    assert ops.connected_components(torch.ones(2, 2, 2)).eq(1).all()
+
+
 def test_skeletons_are_scikit_images(ops, draw, source):
     morphology = pytest.importorskip("skimage.morphology")
     masks = blob(source, [draw.randrange(4, 24), draw.randrange(4, 24), 40])[None]

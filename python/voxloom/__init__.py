@@ -94,6 +94,20 @@ def _bytes(mask):
     return (mask != 0).to(torch.uint8).contiguous()
 
 
+def _labels(labels):
+    """As int32, in which what was equal is equal and 0 is 0: numbers of objects may need more bits."""
+    if labels.dtype in (torch.uint32, torch.uint64):
+        labels = labels.view(torch.int32 if labels.dtype == torch.uint32 else torch.int64)
+    narrow = labels.to(torch.int32)
+    wide = labels.dtype == torch.int64 or labels.is_floating_point()
+    if not wide or torch.compiler.is_compiling() or bool((narrow == labels).all()):
+        return narrow.contiguous()
+    if labels.is_floating_point() and not bool((labels == labels.round()).all()):
+        raise ValueError("voxloom: labels are not whole numbers; of probabilities take a mask, such as probabilities > 0.5")
+    places = torch.unique(labels, return_inverse=True)[1]
+    return torch.where(labels == 0, 0, places + 1).to(torch.int32).contiguous()
+
+
 def edt(mask, spacing=(1.0, 1.0, 1.0), limit=math.inf):
     """Exact Euclidean distance from each voxel of the mask to the nearest voxel outside it; 0 outside. Distances above
     `limit` become it; a small limit is cheap. The border of the volume is no outside."""
@@ -144,7 +158,7 @@ def dice_bce(logits, target, dice_weight=1.0, bce_weight=1.0, smooth=1.0, ignore
 def connected_components(labels, connectivity=26):
     """Components of equal labels (of a mask: of its foreground), numbered from 1 in each volume by their first voxels;
     int32."""
-    return _ops.connected_components(labels.to(torch.int32).contiguous(), int(connectivity))
+    return _ops.connected_components(_labels(labels), int(connectivity))
 
 
 def persistence_pairs(values, dimension=0, level="rising", construction="vertices"):

@@ -120,6 +120,8 @@ def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path)
     voxloom("predict", run, image, "--output", tmp_path / "level", "--threshold", "0.45",
             "inference.postprocess=[{name: threshold, level: 0.9}]", "inference.format=npy")
     assert np.array_equal(np.load(tmp_path / "level" / "case_002.npy") > 0, outputs["plain"] > 0.45)
+    said = voxloom("predict", run, image, "--output", tmp_path / "level", "inference.threshold=0.45").stderr
+    assert "inference.threshold=0.45 cuts nothing here: threshold" in said
     labels, count = ndimage.label(outputs["plain"] > 0.5, np.ones((3, 3, 3)))
     if count > 0:
         sizes = np.bincount(labels.ravel())[1:]

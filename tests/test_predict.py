@@ -119,6 +119,23 @@ def test_a_prediction_never_replaces_what_it_is_made_from(trained, voxloom, tmp_
     assert (trained / "labels" / "case_002.npy").read_bytes() == label
 
 
+@pytest.mark.parametrize("suffix", ["h5", "zarr"])
+def test_a_dataset_is_written_beside_others_and_replaces_none_that_is_read(trained, voxloom, tmp_path, suffix):
+    scan = tmp_path / f"scan.{suffix}"
+    voxloom("convert", trained / "images" / "case_000.npy", f"{scan}:em/raw")
+    common = ["predict", trained / "run", f"{scan}:em/raw", "--output", tmp_path]
+    for dataset in ("em/raw", "em"):
+        refused = voxloom(*common, f"inference.format={suffix}:{dataset}", check=False)
+        assert refused.returncode == 1 and "would replace" in refused.stderr, dataset
+    voxloom(*common, f"inference.format={suffix}:labels/cells")
+    assert [path.name for path in tmp_path.iterdir()] == [scan.name]
+    plain = trained / "images" / "case_000.npy"
+    voxloom("predict", trained / "run", plain, "--output", tmp_path, "inference.format=npy")
+    for dataset, expected in (("em/raw", plain), ("labels/cells", tmp_path / "case_000.npy")):
+        voxloom("convert", f"{scan}:{dataset}", tmp_path / "back.npy")
+        assert np.array_equal(np.load(tmp_path / "back.npy"), np.load(expected)), dataset
+
+
 def test_what_lies_outside_is_what_training_saw_there(trained, voxloom, tmp_path):
     np.save(tmp_path / "small.npy", np.load(trained / "images" / "case_000.npy")[:7, :, :9])
     told = {}

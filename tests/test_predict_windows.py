@@ -86,6 +86,26 @@ def test_an_ensemble_is_the_mean_of_its_members(networks, voxloom, draw, tmp_pat
     assert refused.returncode == 1 and "output channels" in refused.stderr and "classes" in refused.stderr
 
 
+def test_an_ensemble_is_mirrored_as_all_of_its_members_learned(voxloom, draw, tmp_path):
+    flips = {"some": ["axes=2,0"], "more": ["axes=0,1"], "swaps": ["axes=0", "swap_channels=0,1", "swap_axis=0"]}
+    made = {name: make_network(tmp_path, name, seed, (2, 4), (2, 1), "augmentation.flip.enabled=true",
+                               *(f"augmentation.flip.{option}" for option in flip))
+            for seed, (name, flip) in enumerate(flips.items())}
+    image = random_image(draw, (8, 8, 8))
+    np.save(tmp_path / "case.npy", image)
+    theirs = np.zeros(image.shape)
+    for name, mirrored in itertools.product(("some", "more"), ((), (0,))):
+        with torch.no_grad():
+            window = torch.from_numpy(np.stack(2 * [np.flip(image, mirrored)]))[None]
+            theirs += np.flip(made[name][0](window)[0, 0].numpy(), mirrored) / 4
+    arguments = ["predict", made["some"][1], f"{tmp_path}/case.npy,{tmp_path}/case.npy", "--tta", text([8, 8, 8]),
+                 "--output", tmp_path / "out"]
+    voxloom(*arguments, "--also", made["more"][1])
+    assert np.abs(tifffile.imread(tmp_path / "out" / "case.tif") - theirs).max() <= 1e-4
+    refused = voxloom(*arguments, "--also", made["swaps"][1], check=False)
+    assert refused.returncode == 1 and "swap_channels" in refused.stderr
+
+
 def test_members_whose_channels_mean_other_things_are_not_averaged(voxloom, draw, tmp_path):
     np.save(tmp_path / "case.npy", random_image(draw, (8, 8, 8)))
     files = []

@@ -15,12 +15,17 @@
 
 #include "base/error.h"
 #include "base/start_thread.h"
+#include "io/volume_name.h"
 
 namespace vox {
 namespace {
 
+// Beside the file, also of a dataset within it.
 fs::path hidden(const fs::path& output, const std::string& ending) {
-  return output.parent_path() / ("." + output.filename().string() + ending);
+  const VolumeName name = name_to_write(output.string());
+  std::string dataset = name.dataset.empty() ? "" : ":" + name.dataset;
+  std::replace(dataset.begin(), dataset.end(), '/', '_');
+  return fs::path(name.path).parent_path() / ("." + fs::path(name.path).filename().string() + dataset + ending);
 }
 fs::path progress_file(const fs::path& output) {
   return hidden(output, ".progress");
@@ -89,7 +94,7 @@ class GiveBackPages {
 
 PartFile::PartFile(const fs::path& output, const std::string& fingerprint, const VolumeInfo& info)
     : voxels_(hidden(output, ".unfinished")), progress_(progress_file(output)), fingerprint_(fingerprint), info_(info) {
-  make_folders(output.parent_path());
+  make_folders(voxels_.parent_path());
   lock_ = std::make_unique<FileLock>(
       voxels_, concat(output.string(), ": another process predicts this case; wait for it, or use another folder"));
   const std::optional<Progress> before = read_progress(progress_);
@@ -152,7 +157,8 @@ void PartFile::finish() {
 
 bool is_finished(const fs::path& output, const std::string& fingerprint) {
   const std::optional<Progress> progress = read_progress(progress_file(output));
-  return progress && progress->fingerprint == fingerprint && progress->finished && fs::exists(output);
+  return progress && progress->fingerprint == fingerprint && progress->finished &&
+         existing_volume(output.string()).has_value();
 }
 
 void forget_finished(const fs::path& output) {

@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "infer/slab_input.h"
 #include "io/format.h"
+#include "io/volume_name.h"
 #include "nets/network.h"
 #include "volume/glob.h"
 #include "volume/unit.h"
@@ -216,13 +217,6 @@ void submit(const std::vector<Planned>& all, const PredictOptions& options, cons
   if (progress.say) progress.say(concat("wrote ", zip.string()));
 }
 
-// Test-time mirrors are those of training; a network trained without any is mirrored along every axis when asked for.
-Mirroring mirroring_of(const AugmentationOptions& augmentation) {
-  const FlipOptions& flip = augmentation.flip;
-  if (!augmentation.enabled || !flip.enabled) return {};
-  return {.axes = flip.axes, .swap_channels = flip.swap_channels, .swap_axis = flip.swap_axis};
-}
-
 // `pattern` names a dataset of the file that `first` names: ":dataset". Else empty.
 std::string dataset_within(const std::string& pattern, const std::string& first) {
   return pattern.starts_with(first + ":") ? pattern.substr(first.size()) : "";
@@ -290,6 +284,16 @@ void tell_apart(std::vector<Case>& cases) {
   }
 }
 
+// Datasets of one file of which neither holds the other.
+bool lie_apart(const std::string& written, const std::string& read) {
+  const auto as_folder = [](const std::string& dataset) {
+    const size_t first = dataset.find_first_not_of('/');
+    return first == std::string::npos ? "" : dataset.substr(first, dataset.find_last_not_of('/') + 1 - first) + "/";
+  };
+  const std::string ours = as_folder(written), theirs = as_folder(read);
+  return !ours.starts_with(theirs) && !theirs.starts_with(ours);
+}
+
 }  // namespace
 
 void require_mirrorable(const LossOptions& loss) {
@@ -313,7 +317,7 @@ SlidingWindowOptions window_options(const Options& options) {
           .blend = blend_from_name(inference.blend),
           .batch_size = std::max<int64_t>(1, inference.batch_size),
           .augment = augment_from_name(inference.tta),
-          .mirroring = mirroring_of(options.augmentation),
+          .mirroring = mirroring_of({&options.augmentation}),
           .shift = inference.shift};
 }
 
@@ -322,15 +326,18 @@ std::filesystem::path prediction_file(const PredictOptions& options, const std::
 }
 
 void require_other_file(const PredictOptions& options, const Case& item) {
-  const std::filesystem::path written = prediction_file(options, item.id);
-  if (!path_exists(written)) return;
+  const std::optional<VolumeName> written = existing_volume(prediction_file(options, item.id).string());
+  if (!written) return;
   std::vector<std::string> read = item.images;
   for (const std::string& name : {item.label, item.mask})
     if (!name.empty()) read.push_back(name);
   for (const std::string& name : read) {
+    const std::optional<VolumeName> known = existing_volume(name);
     std::error_code ignored;
-    VOX_CHECK(!std::filesystem::equivalent(written, file_of_volume(name), ignored), "the prediction of case ", item.id,
-              " would replace ", name, ", which it is made from or judged by; choose another --output");
+    VOX_CHECK(!known || !std::filesystem::equivalent(written->path, known->path, ignored) ||
+                  lie_apart(written->dataset, known->dataset),
+              "the prediction of case ", item.id, " would replace ", name,
+              ", which it is made from or judged by; choose another --output");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "config/options.h"
 #include "nets/network.h"
 
 namespace vox {
@@ -112,6 +113,26 @@ Augment augment_from_name(const std::string& name) {
   if (name == "mirror") return Augment::kMirror;
   VOX_CHECK(name == "mirror_rotate", "inference.tta is \"", name, "\"; known: none mirror mirror_rotate");
   return Augment::kMirrorRotate;
+}
+
+Mirroring mirroring_of(const std::vector<const AugmentationOptions*>& trained) {
+  Mirroring common;
+  bool known = false;  // which channels change places
+  for (const AugmentationOptions* const one : trained) {
+    const FlipOptions& flip = one->flip;
+    if (!one->enabled || !flip.enabled) continue;
+    std::erase_if(common.axes,
+                  [&](int64_t axis) { return std::find(flip.axes.begin(), flip.axes.end(), axis) == flip.axes.end(); });
+    const bool same = flip.swap_channels == common.swap_channels &&
+                      (flip.swap_channels.empty() || flip.swap_axis == common.swap_axis);
+    VOX_CHECK(same || !known,
+              "the networks of this ensemble learned mirrored input with other channels swapped "
+              "(augmentation.flip.swap_channels); predict with each alone, or without --tta");
+    common.swap_channels = flip.swap_channels;
+    common.swap_axis = flip.swap_axis;
+    known = true;
+  }
+  return common;
 }
 
 std::vector<Variant> variants_of(const Extent3& window, Augment augment, const Mirroring& mirroring) {

@@ -16,6 +16,7 @@ class Tensor;
 namespace vox {
 
 class Network;
+struct AugmentationOptions;
 
 enum class Augment { kNone, kMirror, kMirrorRotate };
 Augment augment_from_name(const std::string& name);
@@ -33,6 +34,10 @@ struct Mirroring {
   std::vector<int64_t> swap_channels{};  // pairs, swapped by a mirror along swap_axis
   int64_t swap_axis = 1;
 };
+
+// That of training; a network trained without any mirrors is mirrored along every axis when asked for. Of an ensemble
+// the axes that all of its members learned; Error where these swapped other channels.
+Mirroring mirroring_of(const std::vector<const AugmentationOptions*>& trained);
 
 // The identity first. kMirror: every set of the axes. kMirrorRotate: all that these mirrorings and the quarter turns in
 // planes where the window is square make together (16 where one plane is square, 48 of a cube, with all axes). A mirror

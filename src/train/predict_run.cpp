@@ -278,6 +278,12 @@ void tell_of_trained_cases(const std::vector<Trained>& all, const PredictRequest
   }
 }
 
+Mirroring common_mirroring(const std::vector<Trained>& all) {
+  std::vector<const AugmentationOptions*> trained;
+  for (const Trained& one : all) trained.push_back(&one.options.augmentation);
+  return mirroring_of(trained);
+}
+
 PredictOptions predict_options(const PredictRequest& request, const Trained& trained) {
   const InferenceOptions& inference = trained.options.inference;
   PredictOptions options{.folder = request.output, .window = window_options(trained.options), .output = {}};
@@ -299,6 +305,10 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   const bool cuts = decode.labels() && of_label > 0 && decode.implies_background(of_label);
   if (request.threshold && !cuts && request.say)
     request.say("note: --threshold cuts labels where no channel is the background's; nothing is cut here");
+  const bool chain_cuts = decode.labels() && PostChain(options.output.postprocess).wants_probabilities();
+  if (!request.threshold && chain_cuts && inference.threshold != InferenceOptions{}.threshold && request.say)
+    request.say(concat("note: inference.threshold=", inference.threshold, " cuts nothing here: ",
+                       options.output.postprocess.front().name, " of inference.postprocess has a level of its own"));
   options.mask = {inference.mask, trained.options.data.root};
   if (!inference.skip_below.empty()) options.skip_below = static_cast<float>(inference.skip_below.front());
   options.submission = submission_from_name(inference.submission);
@@ -334,6 +344,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   Dataset dataset = wanted_cases(request, first);
   tell_of_trained_cases(all, request, dataset);
   PredictOptions options = predict_options(request, first);
+  if (options.window.augment != Augment::kNone) options.window.mirroring = common_mirroring(all);
   std::vector<PredictedCase> result;
   for (Case& one : dataset.cases) {
     require_other_file(options, one);

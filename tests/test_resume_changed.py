@@ -63,6 +63,14 @@ def test_another_measure_has_a_best_of_its_own(finished, tmp_path, before, after
     assert metadata(run / "checkpoints-before-2" / "best.safetensors")["best_score"] == former["best_score"]
 
 
+def test_other_labels_have_a_best_of_their_own(finished, tmp_path):
+    shutil.copytree(tmp_path / "labels", tmp_path / "other")
+    said = finished("run", "data.label=other/{id}.npy", "training.max_epochs=2", "training.lr=1e-30", "--force")
+    assert "the next validation counts as the best" in said.stderr
+    assert metadata(checkpoint(tmp_path / "run", "best"))["step"] == "6"
+    assert (tmp_path / "run" / "checkpoints-before-1" / "best.safetensors").exists()
+
+
 @pytest.fixture
 def of_a_table(finished, tmp_path):
     """A run in the middle, of cases that a table splits; and a function that trains it on."""
@@ -146,9 +154,79 @@ def test_a_file_of_another_run_leaves_nothing_of_what_was_in_the_folder(finished
     assert (aside / "epoch-0001.safetensors").exists() and (aside / "metrics.csv").read_bytes() == before
 
 
-def test_longer_epochs_make_a_finished_run_go_on(finished, tmp_path):
-    finished("run", "training.iterations_per_epoch=5", "--force")
-    assert rows(tmp_path / "run")[-1]["step"] == "5"
+@pytest.mark.parametrize("longer", [["training.iterations_per_epoch=5"],
+                                    ["training.iterations_per_epoch=auto", "data.patches_per_case=5"],
+                                    ["training.iterations_per_epoch=1s"]], ids=str)
+def test_longer_epochs_make_a_finished_run_go_on(finished, tmp_path, longer):
+    finished("run", *longer, "--force")
+    steps = int(rows(tmp_path / "run")[-1]["step"])
+    assert steps > 3 if longer[0].endswith("s") else steps == 5
+    assert metadata(checkpoint(tmp_path / "run"))["steps_per_epoch"] == str(steps)
+
+
+def test_what_a_run_that_stopped_early_says_makes_it_go_on(finished, tmp_path):
+    early = ["training.iterations_per_epoch=1", "training.lr=1e-30", "training.max_epochs=6"]
+    finished("still", *early, "training.early_stop=1")
+    said = finished("still", *early, "training.early_stop=1", "training.max_epochs=9", "--force").stdout
+    assert "(2 epochs, step 2). To go on, raise training.early_stop (now 1, 0 is off) and add --force." in said
+    finished("still", *early, "training.early_stop=5", "--force")
+    said = finished("still", *early, "training.early_stop=4", "--force").stdout
+    assert "raise training.early_stop (now 4, 0 is off) and training.max_epochs (now 6) and add --force" in said
+
+
+def test_a_refusal_names_what_helps(finished, voxloom, tmp_path):
+    last = checkpoint(tmp_path / "run")
+    refused = finished("fine", "training.lr=0.02", "--resume", last, check=False)
+    assert refused.returncode == 1 and f"begin another --run with model.weights={last} instead of --resume" in refused.stderr
+    finished("fine", "training.lr=0.02", f"model.weights={last}")
+    refused = finished("run", "training.max_epochs=2", "training.optimizer=sgd", "--force", check=False)
+    assert refused.returncode == 1 and "name another --run, and its weights as model.weights" in refused.stderr
+    voxloom("weights", "export", last, "--output", tmp_path / "alone.safetensors")
+    refused = finished("alone", "--resume", tmp_path / "alone.safetensors", check=False)
+    assert refused.returncode == 1 and "a run starts from weights alone with model.weights" in refused.stderr
+
+
+def test_a_link_to_a_file_of_the_run_is_that_file(finished, tmp_path):
+    link = tmp_path / "link.safetensors"
+    link.symlink_to(checkpoint(tmp_path / "run", "best"))
+    finished("run", "training.max_epochs=2", "--force", "--resume", link)
+    assert [row["step"] for row in rows(tmp_path / "run")] == ["1", "2", "3", "4", "5", "6"]
+    assert not (tmp_path / "run" / "checkpoints-before-1").exists()
+
+
+def test_checkpoints_that_are_gone_are_missed(finished, tmp_path):
+    run, still = tmp_path / "run", ["training.lr=1e-30", "training.min_lr=0", "--force"]
+    finished("run", "training.max_epochs=2", *still)  # the first epoch stays the best, and is `previous`
+    checkpoint(run, "best").unlink()
+    finished("run", "training.max_epochs=3", *still)
+    assert metadata(checkpoint(run, "best"))["step"] == "3"
+    checkpoint(run, "best").unlink()
+    said = finished("run", "training.max_epochs=4", *still).stderr
+    assert "no checkpoint of the best score so far, which was at step 3" in said
+    assert metadata(checkpoint(run, "best"))["step"] == "12"
+    curves = (run / "metrics.csv").read_bytes()
+    shutil.rmtree(run / "checkpoints")
+    said = finished("run", "training.max_epochs=4", *still).stderr
+    assert "checkpoints are gone, of which the last was last.safetensors at step 12: it starts anew" in said
+    assert (run / "checkpoints-before-1" / "metrics.csv").read_bytes() == curves
+
+
+def test_a_term_with_a_delay_may_lose_the_outputs_that_it_looked_at(finished, tmp_path):
+    late = ["loss.terms=[{name: dice}, {name: topology, every: 6, delay: 5}]", "model.filters=4,8,8",
+            "training.iterations_per_epoch=4"]
+    finished("deep", *late, "model.deep_supervision=true")
+    finished("deep", *late, "model.deep_supervision=false", "training.max_epochs=2", "--force")
+    assert any(row["loss.topology"] for row in rows(tmp_path / "deep"))
+
+
+def test_a_row_has_the_rare_terms_of_before_a_stop(finished, tmp_path):
+    rare = ["loss.terms=[{name: dice}, {name: bce, every: 3}]", "training.iterations_per_epoch=4",
+            "monitor.log_every=5", "training.schedule=constant", "validation.every=0"]  # bce is due in the steps 1, 4, 7
+    finished("whole", *rare, "training.max_epochs=2")
+    finished("parts", *rare)
+    finished("parts", *rare, "training.max_epochs=2", "--force")
+    whole, parts = (rows(tmp_path / name)[0] for name in ("whole", "parts"))
+    assert whole["step"] == "5" and whole["loss.bce"] == parts["loss.bce"] != ""
 
 
 def test_curves_that_cannot_be_read_are_the_reason_and_change_nothing(finished, tmp_path):

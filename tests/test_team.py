@@ -141,6 +141,18 @@ def test_when_the_leader_dies_nobody_is_left(trained, tmp_path):
     pytest.fail("the follower lives on")
 
 
+def test_processes_that_would_train_on_other_cases_do_not(draw, tmp_path):
+    """One image is read from the standard output, which is another file for each process."""
+    recipe, image = write_training(tmp_path, draw), tmp_path / "images" / "case_001.npy"
+    image.rename(tmp_path / "image.npy")
+    image.symlink_to("/proc/self/fd/1")
+    with open(tmp_path / "image.npy", "r+b") as output:
+        ended = subprocess.run([PROGRAM, "train", recipe, "--run", tmp_path / "run", *SHORT, *TEAM,
+                                "data.on_bad_case=skip"], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ended.returncode == 3, ended.stderr
+    assert "trains on other cases than the first one: case case_001 is left out here" in ended.stderr
+
+
 @pytest.mark.parametrize("options, sentence", [
     ([*TEAM, "loss.terms=[{name: topology, delay: 2}]"], "has a delay, and system.num_gpus is above 1"),
     ([*TEAM, "data.label=nowhere/*.tif"], "nowhere"),

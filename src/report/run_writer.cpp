@@ -114,6 +114,11 @@ void RunWriter::checkpoint_written(const fs::path& file, int64_t step) {
   save_progress();
 }
 
+void RunWriter::forget_checkpoint() {
+  const std::lock_guard lock(mutex_);
+  record_.last_checkpoint.clear();
+}
+
 void RunWriter::beat(std::stop_token stop) {
   bool first_step_saved = false;
   std::unique_lock lock(mutex_);

@@ -42,6 +42,7 @@ class RunWriter {
   void step_done(int64_t step);           // this process executed `step`
   void save_progress();                   // into run.json, before a checkpoint that a killed process would leave behind
   void checkpoint_written(const fs::path& file, int64_t step);
+  void forget_checkpoint();                                    // the run has none, or none any more
   StopRequest stop_requested() const { return stop_.load(); }  // looked up once a second
   void finish(RunState state, const std::string& reason = "");
   // The same for a start that changed nothing: the run is what `former` says, and `how` is how this process ended.

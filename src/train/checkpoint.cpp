@@ -18,6 +18,8 @@
 namespace vox {
 namespace {
 
+constexpr const char* kOtherwise = "name another --run, and its weights as model.weights";
+
 at::ScalarType type_of(const std::string& dtype, const std::string& name) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte})
     if (safetensors_type(type) == dtype) return type;
@@ -44,12 +46,11 @@ class TensorsByName {
   void copy_to(at::Tensor target, const std::string& name) const {
     const auto found = by_name_.find(name);
     VOX_CHECK(found != by_name_.end(), file_.path.string(), " has no tensor ", name,
-              ": it comes from another network or optimizer");
+              ": it comes from another network or optimizer; ", kOtherwise);
     const TensorToStore& stored = *found->second;
-    VOX_CHECK(
-        target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name, " has the shape ",
-        at::IntArrayRef(stored.shape), " where ", target.sizes(),
-        " is expected; it comes from a network of other widths: name another --run, and its weights as model.weights");
+    VOX_CHECK(target.sizes() == at::IntArrayRef(stored.shape), file_.path.string(), ": tensor ", name,
+              " has the shape ", at::IntArrayRef(stored.shape), " where ", target.sizes(),
+              " is expected; it comes from a network of other widths: ", kOtherwise);
     target.copy_(view_of(stored));
   }
 

@@ -19,9 +19,11 @@ void require_sum(const SafetensorsFile& file, const std::string& what, uint32_t 
 
 std::vector<uint32_t> verified_sums(const SafetensorsFile& file) {
   const StoredTensor* stored = file.tensors().empty() ? nullptr : &file.tensors().back();
-  VOX_CHECK(stored && stored->name == kChecksums && stored->bytes == static_cast<int64_t>(file.tensors().size()) * 4,
-            file.path(), " does not end in its checksums (", kChecksums,
-            "): it is damaged, or no checkpoint of Voxloom (other weights come in by `voxloom weights import`)");
+  VOX_CHECK(
+      stored && stored->name == kChecksums && stored->bytes == static_cast<int64_t>(file.tensors().size()) * 4,
+      file.path(), " does not end in its checksums (", kChecksums,
+      "): it is damaged, or no checkpoint of Voxloom (a run starts from weights alone with model.weights; those of "
+      "others come in by `voxloom weights import`)");
   std::vector<uint32_t> sums(file.tensors().size());
   file.read(*stored, std::as_writable_bytes(std::span(sums)));
   require_sum(file, "the header", crc_of(file.header()), sums.back());

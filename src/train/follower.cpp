@@ -21,6 +21,7 @@
 #include "train/device_source.h"
 #include "train/kernel_cache.h"
 #include "train/learner.h"
+#include "train/run_plan.h"
 #include "train/state.h"
 #include "train/step.h"
 #include "train/threads.h"
@@ -118,6 +119,10 @@ void follow(const FollowRequest& request) {
   const Dataset dataset =
       make_dataset(options.data, options.training.fold, static_cast<uint64_t>(options.training.seed));
   const auto store = std::make_shared<Store>(dataset, share.data, pool, StoreProgress{});
+  VOX_CHECK(key_of_cases(*store) == start.cases, "this process trains on other cases than the first one",
+            store->skipped().empty() ? ""
+                                     : concat(": case ", store->skipped().front().id, " is left out here, ",
+                                              store->skipped().front().reason));
   std::optional<CheckpointFile> checkpoint;
   if (!start.checkpoint.empty()) checkpoint = read_checkpoint_file(start.checkpoint);
   if (device.is_cuda()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -16,16 +17,20 @@ std::string shown(const OptionDifference& difference) {
 }
 
 // What changed, in one line; empty: nothing.
-std::string check_configuration(const Options& before, const Options& now, bool force) {
+std::string check_configuration(const Options& before, const Options& now, const ResumeRequest& request,
+                                const std::string& path) {
   std::vector<std::string> harmful, notes;
   const bool same_team = team_size(before.system) == team_size(now.system);  // else steps have other samples
   for (const OptionDifference& difference : differences(before, now)) {
     const bool harmless = is_harmless(difference.key) && (same_team || difference.key != "system.num_gpus");
     (harmless ? notes : harmful).push_back(shown(difference));
   }
-  VOX_CHECK(harmful.empty() || force, "the configuration is not the one this run was trained with so far:\n  ",
-            join(harmful, "\n  "),
-            "\nGo on with the old one, name another --run, or add --force to go on with the new one.");
+  const std::string otherwise = request.mode == ResumeMode::kFile
+                                    ? concat("begin another --run with model.weights=", path, " instead of --resume")
+                                    : "name another --run";
+  VOX_CHECK(harmful.empty() || request.force, "the configuration is not the one this run was trained with so far:\n  ",
+            join(harmful, "\n  "), "\nGo on with the old one, ", otherwise,
+            ", or add --force to go on with the new one.");
   notes.insert(notes.end(), harmful.begin(), harmful.end());
   return notes.empty() ? "" : concat("changed since the checkpoint: ", join(notes, "; "));
 }
@@ -50,11 +55,12 @@ std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
 
 // By another measure, or of other voxels.
 bool judges_otherwise(const Options& before, const Options& now) {
-  constexpr std::array kJudges{
-      "validation.metric", "validation.better", "validation.mode", "validation.patches",       "inference.threshold",
-      "data.validation",   "data.split",        "data.split_seed", "data.ignore_label",        "data.labels",
-      "data.mask",         "data.patch_size",   "data.sampler",    "data.foreground_fraction", "data.minimum_labelled",
-      "training.fold"};
+  constexpr std::array kJudges{"validation.metric",  "validation.better",    "validation.mode",
+                               "validation.patches", "inference.threshold",  "data.validation",
+                               "data.split",         "data.split_seed",      "data.ignore_label",
+                               "data.label",         "data.labels",          "data.mask",
+                               "data.patch_size",    "data.sampler",         "data.foreground_fraction",
+                               "training.fold",      "data.minimum_labelled"};
   constexpr std::array kJudgesOfVolumes{"inference.window", "inference.overlap", "inference.shift", "inference.blend",
                                         "inference.tta"};
   const auto one_of = [](const auto& keys, const std::string& key) {
@@ -103,6 +109,15 @@ bool name_best(const CheckpointFolder& folder, const TrainState& state) {
   return false;
 }
 
+// `best` then names the file of the best score. Where there is none, what to say.
+std::string find_best(const CheckpointFolder& folder, TrainState& state) {
+  if (!state.best_score || name_best(folder, state)) return "";
+  const int64_t step = std::exchange(state.best_step, 0);
+  state.best_score.reset();
+  return concat("this run has no checkpoint of the best score so far, which was at step ", step,
+                "; its next validation counts as the best");
+}
+
 }  // namespace
 
 void forget_scores(ResumePoint& point) {
@@ -136,9 +151,10 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
                                              const Options& options) {
   if (request.mode == ResumeMode::kNever) return std::nullopt;
   std::optional<FoundCheckpoint> found;
+  // A link would hide in which run the file lies.
+  const fs::path file = fs::is_symlink(request.file) ? fs::canonical(request.file) : request.file;
   if (request.mode == ResumeMode::kFile)
-    found = fs::is_directory(request.file) ? newest_of(request.file)
-                                           : FoundCheckpoint{read_checkpoint_file(request.file), {}};
+    found = fs::is_directory(file) ? newest_of(file) : FoundCheckpoint{read_checkpoint_file(file), {}};
   else
     found = newest_intact(CheckpointFolder(run.checkpoints()));
   if (!found) return std::nullopt;
@@ -149,9 +165,10 @@ std::optional<ResumePoint> find_resume_point(const RunFolder& run, const ResumeR
     point.notes.push_back(concat(damaged, "; going on from ", point.file.path.filename().string(), " (step ",
                                  point.state.step, ") instead"));
   const Options before = options_of(point.file.metadata, path);
-  const std::string changes = check_configuration(before, options, request.force);
+  const std::string changes = check_configuration(before, options, request, path);
   if (!changes.empty()) point.notes.push_back(changes);
   if (before.data.batch_size != options.data.batch_size) point.state.micro_batch = 0;  // it was a part of the other
+  if (before.training.iterations_per_epoch != options.training.iterations_per_epoch) point.state.steps_per_epoch = 0;
   forget_what_changed(before, options, point);
   if (request.mode == ResumeMode::kAuto && point.state.best_score && point.state.best_step == point.state.step)
     CheckpointFolder(run.checkpoints()).mend_best(point.file.path);
@@ -183,13 +200,19 @@ std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state, fs:
                           ", and its curves so far, are now in ", aside.string()));
   }
   if (!fs::exists(file)) file = aside / file.filename();
-  if (state.best_score && !name_best(folder, state)) {
-    said.push_back(concat("this run has no checkpoint of the best score so far, which was at step ", state.best_step,
-                          "; its next validation counts as the best"));
-    state.best_score.reset();
-    state.best_step = 0;
-  }
+  if (const std::string lost = find_best(folder, state); !lost.empty()) said.push_back(lost);
   return said;
+}
+
+std::string make_good(const RunFolder& run, const RunRecord& former, TrainState& state) {
+  const CheckpointFolder folder(run.checkpoints());
+  if (!folder.newest_first().empty()) return fs::exists(folder.best()) ? "" : find_best(folder, state);
+  if (former.last_checkpoint.empty()) return "";
+  const fs::path aside = next_aside(run);
+  make_folders(aside);
+  keep_curves(run, aside);
+  return concat("the run's checkpoints are gone, of which the last was ", former.last_checkpoint,
+                ": it starts anew; its curves so far are now in ", aside.string());
 }
 
 }  // namespace vox

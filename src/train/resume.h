@@ -46,6 +46,10 @@ std::string set_aside(const RunFolder& run);
 // forgets the score. `file`, where `state` was read, is where that lies afterwards. Returns what to say.
 std::vector<std::string> go_back_to(const RunFolder& run, TrainState& state, std::filesystem::path& file);
 
+// For a run that simply goes on, where checkpoints that it wrote are gone. Without the best `state` forgets its score,
+// as in go_back_to; without any the run starts anew, and its curves so far are kept. Returns what to say.
+std::string make_good(const RunFolder& run, const RunRecord& former, TrainState& state);
+
 // What to say where the machine or torch's threads are not those of the checkpoint; empty: they are.
 std::string rounding_note(const TrainState& stored, const std::map<std::string, std::string>& now, int threads);
 

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "report/html.h"
 #include "report/machine.h"
+#include "train/checkpoint_folder.h"
 
 namespace vox {
 namespace {
@@ -65,6 +66,7 @@ RunLog::RunLog(RunWriter& writer, const Options& options, const std::vector<std:
       rss_gb_(resident_gb()) {}
 
 void RunLog::resume_after(int64_t step, bool epoch_open) {
+  if (!path_exists(CheckpointFolder(writer_.folder().checkpoints()).last())) writer_.forget_checkpoint();
   metrics_ = std::make_unique<MetricsWriter>(writer_.folder().metrics(), columns_);
   metrics_->cut_after(step, epoch_open);
   cut_bad_steps_after(writer_.folder().path() / kBadSteps, step);

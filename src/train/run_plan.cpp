@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "config/iterations.h"
 #include "train/state.h"
@@ -29,22 +30,39 @@ int64_t epoch_steps(const Options& options, size_t cases, double step_s) {
   return std::max<int64_t>(1, static_cast<int64_t>(cases) * options.data.patches_per_case / samples_of_step(options));
 }
 
+namespace {
+
+// At which training.max_epochs end; `state` has the steps of an epoch where the options give no number. 0: not known.
 int64_t last_step(const TrainState& state, const Options& options) {
   const Iterations wanted = parse_iterations(options.training.iterations_per_epoch);
   return options.training.max_epochs * wanted.steps.value_or(state.steps_per_epoch);
 }
 
-bool is_finished(const TrainState& state, const Options& options) {
+bool stays_stopped(const TrainState& state, const Options& options) {
   const int64_t patience = options.training.early_stop;
-  if (state.stopped_early && patience > 0 && state.validations_without_gain >= patience) return true;
-  return !state.epoch_open && state.step >= last_step(state, options);
+  return state.stopped_early && patience > 0 && state.validations_without_gain >= patience;
+}
+
+bool is_over(const TrainState& state, const Options& options) {
+  const int64_t last = last_step(state, options);
+  return last > 0 && !state.epoch_open && state.step >= last;
+}
+
+}  // namespace
+
+bool is_finished(const TrainState& state, const Options& options) {
+  return stays_stopped(state, options) || is_over(state, options);
 }
 
 std::string how_to_go_on(const TrainState& state, const Options& options) {
   const int64_t last = last_step(state, options);  // of shorter epochs it may be an earlier one
-  return concat("(", state.epoch(), " epochs, step ", state.step, last < state.step ? concat(" of ", last) : "",
-                "). To go on, raise training.max_epochs (now ", options.training.max_epochs,
-                state.stopped_early ? ") or training.early_stop" : ")", " and add --force.");
+  const bool early = stays_stopped(state, options), over = is_over(state, options);
+  std::vector<std::string> raise;
+  if (early) raise.push_back(concat("training.early_stop (now ", options.training.early_stop, ", 0 is off)"));
+  if (over || !early) raise.push_back(concat("training.max_epochs (now ", options.training.max_epochs, ")"));
+  const std::string epochs = state.steps_per_epoch > 0 ? concat(state.epoch(), " epochs, ") : "";
+  return concat("(", epochs, "step ", state.step, over && last < state.step ? concat(" of ", last) : "",
+                "). To go on, raise ", join(raise, " and "), " and add --force.");
 }
 
 std::vector<int64_t> class_values(const Options& options, const Store& store, int64_t label_channels) {
@@ -66,6 +84,12 @@ void note_cases(const Store& store, TrainState& state) {
   state.validation_cases = ids_of(dataset.validation);
   state.skipped_cases.clear();
   for (const SkippedCase& skipped : store.skipped()) state.skipped_cases.push_back(utf8(skipped.id));
+}
+
+uint64_t key_of_cases(const Store& store) {
+  ContentHash key;
+  for (const int64_t index : store.dataset().train) key.add(store.dataset().cases[static_cast<size_t>(index)].id);
+  return key.value();
 }
 
 namespace {

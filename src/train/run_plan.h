@@ -22,9 +22,6 @@ std::map<std::string, std::string> machine_of(const c10::Device& device, const O
 // Steps of an epoch over so many cases; `step_s` is what a step takes, where an epoch is given as a duration.
 int64_t epoch_steps(const Options& options, size_t cases, double step_s);
 
-// At which training.max_epochs end; `state` has the steps of an epoch where the options give no number.
-int64_t last_step(const TrainState& state, const Options& options);
-
 // Whether nothing is left to do after `state`.
 bool is_finished(const TrainState& state, const Options& options);
 
@@ -36,6 +33,9 @@ std::vector<int64_t> class_values(const Options& options, const Store& store, in
 
 // Notes which cases train, validate and were left out, by their ids as UTF-8.
 void note_cases(const Store& store, TrainState& state);
+
+// The same where the same cases train.
+uint64_t key_of_cases(const Store& store);
 
 // In what these differ from those of a checkpoint; empty: in nothing that it names.
 std::string changed_cases(const TrainState& before, const TrainState& now);

@@ -66,6 +66,7 @@ Options share_of(Options options) {
 // next sum may be written to the other.
 struct Team::Table {
   int64_t count, step, end_step, micro_batch, numbers, compute_threads;
+  uint64_t cases;
   char checkpoint[4096];
   TeamKey key;
   std::atomic<bool> over;
@@ -97,6 +98,7 @@ std::unique_ptr<Team> Team::lead(int count, const TeamStart& start, const Starte
   table->micro_batch = start.micro_batch;
   table->numbers = start.numbers;
   table->compute_threads = start.compute_threads;
+  table->cases = start.cases;
   for (std::atomic<int64_t>& begun : table->begun) begun = start.step;
   std::memcpy(table->checkpoint, start.checkpoint.c_str(), start.checkpoint.size() + 1);
   if constexpr (cuda::kCompiledIn)
@@ -136,8 +138,8 @@ Team::~Team() {
 }
 
 TeamStart Team::start() const {
-  return {table_->step,       table_->end_step,        table_->micro_batch, table_->numbers, table_->compute_threads,
-          table_->checkpoint, table_->key != TeamKey{}};
+  return {table_->step,       table_->end_step,         table_->micro_batch, table_->numbers, table_->compute_threads,
+          table_->checkpoint, table_->key != TeamKey{}, table_->cases};
 }
 
 void Team::wait_until(const std::function<bool()>& done, const std::function<void()>& meanwhile) {

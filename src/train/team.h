@@ -32,6 +32,7 @@ struct TeamStart {  // what followers are told before the first step
   int64_t compute_threads = 1;
   std::string checkpoint;  // that the run goes on from; empty: none
   bool on_gpus = false;    // each process has one of its own
+  uint64_t cases = 0;      // key_of_cases(): all must train on the same
 };
 
 struct Follower {

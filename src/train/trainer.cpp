@@ -139,6 +139,8 @@ class Session {
       if (const std::string said = set_aside(writer_.folder()); other_history && !said.empty()) log_.warn(said);
     if (point && (from_file() || point->judged_otherwise))
       for (const std::string& said : go_back_to(writer_.folder(), state_, point->file.path)) log_.warn(said);
+    if (request_.resume.mode == ResumeMode::kAuto && former_)
+      if (const std::string said = make_good(writer_.folder(), *former_, state_); !said.empty()) log_.warn(said);
     log_.resume_after(other_history ? 0 : state_.step, state_.epoch_open);
   }
 
@@ -200,8 +202,8 @@ class Session {
     // A GPU that is named is for all of them; NCCL wants one for each.
     const GpuFor gpu = request_.device.empty() ? GpuFor::kEachProcess : GpuFor::kAllProcesses;
     const bool on_gpus = device_.is_cuda() && gpu == GpuFor::kEachProcess;
-    TeamStart start{state_.step, end_step(), state_.micro_batch, std::ssize(terms) + 1, threads_.compute,
-                    checkpoint,  on_gpus};
+    TeamStart start{state_.step, end_step(), state_.micro_batch,   std::ssize(terms) + 1, threads_.compute,
+                    checkpoint,  on_gpus,    key_of_cases(*store_)};
     for (const Parameter& parameter : learner_.network->parameters().all())
       if (is_trained(parameter.spec.kind) || is_running(parameter.spec.kind)) start.numbers += parameter.master.numel();
     const int count = team_size(options_.system);

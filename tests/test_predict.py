@@ -198,10 +198,13 @@ def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
     voxloom("predict", trained / "run", "--split", "validation", "--output", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["case_002.tif"]
     result = voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only")
-    assert "predictions" in result.stdout
+    assert "predictions" in result.stdout and "note" not in result.stderr
     assert np.array_equal(tifffile.imread(trained / "run" / "predictions" / "case_002.tif"),
                           tifffile.imread(tmp_path / "case_002.tif"))
-    voxloom("train", trained / "recipe.yaml", "--run", trained / "run", "--predict-only", "inference.format=npy")
+    changed = tmp_path / "changed.yaml"
+    changed.write_text((trained / "recipe.yaml").read_text() + "inference: {threshold: 0.1}\n")
+    said = voxloom("train", changed, "--run", trained / "run", "--predict-only", "inference.format=npy").stderr
+    assert "inference.threshold is 0.1 in the recipe" in said and "inference.format" not in said
     assert np.array_equal(np.load(trained / "run" / "predictions" / "case_002.npy"),
                           tifffile.imread(tmp_path / "case_002.tif"))
 

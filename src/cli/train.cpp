@@ -144,7 +144,7 @@ std::vector<std::string> overrides_of_prediction(const Words& words) {
   return overrides;
 }
 
-void run_prediction(const Arguments& arguments, const Words& words) {
+void run_prediction(const Arguments& arguments, const Words& words, const Options& recipe) {
   VOX_CHECK(!arguments.run.empty(), "--predict-only predicts the validation cases of a run: name it with --run");
   predict_run({.model = arguments.run,
                .inputs = {},
@@ -155,7 +155,9 @@ void run_prediction(const Arguments& arguments, const Words& words) {
                .device = arguments.device,
                .say = [](const std::string& line) { std::cerr << line << '\n'; },
                .window = {},
-               .overrides = overrides_of_prediction(words)});
+               .also = {},
+               .overrides = overrides_of_prediction(words),
+               .recipe = &recipe});
   std::cout << "Predictions are in " << (fs::path(arguments.run) / "predictions").string() << '\n';
 }
 
@@ -184,7 +186,7 @@ void run(const Arguments& arguments) {
   if (!arguments.follow.empty()) return follow({request.config, arguments.follow, arguments.device});
   if (arguments.dry_run) return run_dry(request.config, arguments.device);
   make_missing_data(request.config.options);
-  if (arguments.predict_only) return run_prediction(arguments, words);
+  if (arguments.predict_only) return run_prediction(arguments, words, request.config.options);
   if (!RunFolder::is_run(arguments.run)) check_cases(request.config.options);  // a mistake leaves no run behind
   request.run = arguments.run;
   request.resume = resume_request(arguments);

@@ -247,6 +247,15 @@ Dataset wanted_cases(const PredictRequest& request, const Trained& trained) {
   return wanted;
 }
 
+void tell_of_other_settings(const Options& own, const PredictRequest& request) {
+  if (!request.recipe || !request.say) return;
+  for (const OptionDifference& difference : differences(own, *request.recipe))
+    if (difference.key.starts_with("inference."))
+      request.say(concat("note: ", difference.key, " is ", difference.after, " in the recipe, but a run predicts by ",
+                         "its own settings, where it is ", difference.before,
+                         "; name it behind the command to change it"));
+}
+
 // By their ids as UTF-8. Checkpoints name them, and other data than theirs, or those of a checkpoint that does not, are
 // split again.
 std::set<std::string> learned_cases(const Trained& trained, const PredictRequest& request) {
@@ -341,6 +350,7 @@ std::vector<PredictedCase> predict_run(const PredictRequest& request) {
   const ThreadPlan threads = plan_threads(first.options, device.is_cpu() ? ComputeOn::kCpu : ComputeOn::kGpu);
   // Reading takes little beside computing.
   at::set_num_threads(first.options.system.compute_threads > 0 ? threads.compute : threads.cpus);
+  tell_of_other_settings(first.options, request);
   Dataset dataset = wanted_cases(request, first);
   tell_of_trained_cases(all, request, dataset);
   PredictOptions options = predict_options(request, first);

@@ -9,6 +9,8 @@
 
 namespace vox {
 
+struct Options;
+
 struct PredictRequest {
   std::filesystem::path model;      // a run (its best checkpoint, else its last) or a checkpoint; several with commas
   std::vector<std::string> inputs;  // one case each
@@ -21,6 +23,7 @@ struct PredictRequest {
   std::function<void(const std::string& id, int64_t done, int64_t total)> window;
   std::vector<std::filesystem::path> also{};  // more runs or checkpoints: their outputs are averaged
   std::vector<std::string> overrides{};       // key=value of sections inference, data and system
+  const Options* recipe = nullptr;            // said where it infers otherwise than the run, whose own settings count
 };
 
 struct PredictedCase {

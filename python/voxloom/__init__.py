@@ -103,7 +103,7 @@ def _labels(labels):
     if not wide or torch.compiler.is_compiling() or bool((narrow == labels).all()):
         return narrow.contiguous()
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
-        raise ValueError("voxloom: labels are not whole numbers; of probabilities take a mask, such as probabilities > 0.5")
+        raise ValueError("voxloom: labels are not whole numbers; of probabilities take a mask, as probabilities > 0.5")
     places = torch.unique(labels, return_inverse=True)[1]
     return torch.where(labels == 0, 0, places + 1).to(torch.int32).contiguous()
 

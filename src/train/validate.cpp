@@ -25,6 +25,12 @@ struct Judged {           // a batch or a volume, on the CPU
   at::Tensor reference;   // int16 classes, kIgnored where a voxel does not count
 };
 
+// A whole volume is looked at in slabs: what is made of a voxel on the way is larger than the voxel.
+std::vector<at::Tensor> slabs_of(const at::Tensor& volume) {
+  constexpr int64_t kSlices = 32;
+  return volume.split(kSlices, /*dim=*/2);
+}
+
 class Judge {
  public:
   Judge(const Options& options, const std::vector<std::string>& terms) : options_(options) {
@@ -37,7 +43,10 @@ class Judge {
       if (loss.terms[i].second) terms_[i].second.add(loss.terms[i].second->item<double>());
   }
   // What a network without finite outputs would score, mostly an empty volume's 1, says nothing of it.
-  void look_at(const at::Tensor& logits) { finite_ = finite_ && std::isfinite(logits.sum(at::kDouble).item<double>()); }
+  void look_at(const at::Tensor& logits) {
+    for (const at::Tensor& slab : slabs_of(logits))
+      finite_ = finite_ && std::isfinite(slab.sum(at::kDouble).item<double>());
+  }
   void add_error(const at::Tensor& prediction, const Targets& targets) {
     at::Tensor error = (prediction - targets.label.to(prediction.options())).abs();
     if (targets.mask.defined()) error = error.masked_select(targets.mask.ne(0));
@@ -104,12 +113,10 @@ bool implies_background(const LossSet::Compared& seen) {
   return seen.logits.size(1) == 1 || (!seen.values.empty() && seen.values.front() != 0);
 }
 
-// A whole volume in slabs: while channels are compared, their places take eight bytes a voxel.
 at::Tensor classes_of(const LossSet::Compared& seen, double threshold) {
-  constexpr int64_t kSlices = 32;
   const bool implied = implies_background(seen);
   std::vector<at::Tensor> slabs;
-  for (const at::Tensor& logits : seen.logits.split(kSlices, /*dim=*/2)) {
+  for (const at::Tensor& logits : slabs_of(seen.logits)) {
     const auto [likeliest, channel] = logits.max(1, /*keepdim=*/true);
     const at::Tensor classes = implied ? (channel + 1) * likeliest.sigmoid().gt(threshold) : channel;
     slabs.push_back(classes.to(at::kCPU, at::kShort));
@@ -126,6 +133,17 @@ at::Tensor places_of(const at::Tensor& label, const LossSet::Compared& seen) {
   return places;
 }
 
+// Classes are the places of the values, as in the losses.
+at::Tensor places_of(const at::Tensor& label, const DataOptions& data) {
+  std::vector<int64_t> values = data.labels;
+  std::erase(values, data.ignore_label);
+  std::sort(values.begin(), values.end());
+  std::vector<at::Tensor> slabs;
+  for (const at::Tensor& slab : slabs_of(label))
+    slabs.push_back(at::bucketize(slab.to(at::kLong), at::tensor(values, at::kLong)).to(at::kShort));
+  return at::cat(slabs, 2);
+}
+
 at::Tensor reference_of(const Targets& targets, const LossSet::Compared& seen, const DataOptions& data) {
   const at::Tensor label = targets.label.cpu();
   const bool one_hot = !seen.values.empty();
@@ -133,11 +151,8 @@ at::Tensor reference_of(const Targets& targets, const LossSet::Compared& seen, c
   at::Tensor reference = (foreground ? label.ne(0) : label).to(at::kShort, false, /*copy=*/true);
   if (one_hot) {
     reference = places_of(label, seen);
-  } else if (!foreground && !data.labels.empty()) {  // classes are the places of the values, as in the losses
-    std::vector<int64_t> values = data.labels;
-    std::erase(values, data.ignore_label);
-    std::sort(values.begin(), values.end());
-    reference = at::bucketize(label.to(at::kLong), at::tensor(values, at::kLong)).to(at::kShort);
+  } else if (!foreground && !data.labels.empty()) {
+    reference = places_of(label, data);
   }
   if (data.ignore_label >= 0) reference.masked_fill_(label.eq(data.ignore_label), kIgnored);
   if (targets.mask.defined()) reference.masked_fill_(targets.mask.cpu().eq(0), kIgnored);

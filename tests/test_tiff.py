@@ -99,6 +99,29 @@ def test_imagej_stacks_of_one_directory_are_whole(voxloom, draw, tmp_path):
     assert failed.returncode == 1 and "cut.tif" in failed.stderr and not (tmp_path / "cut.npy").exists()
 
 
+@pytest.mark.parametrize("how, axes", [("shaped", ""), ("truncated", ""), ("ome", "CZYX"), ("ome", "ZCYX"),
+                                       ("ome", "TZYX"), ("ome", "TYX"), ("imagej", "ZCYX")])
+def test_channels_are_those_of_the_array_that_was_written(voxloom, draw, tmp_path, how, axes):
+    """Channel, z, y, x, as .npy files of the same arrays are read; not one volume of all slices of all channels."""
+    array = random_array(draw, (5, 11, 12) if axes == "TYX" else (3, 4, 11, 12), "uint16")
+    path = tmp_path / ("a.ome.tif" if how == "ome" else "a.tif")
+    tifffile.imwrite(path, array, photometric="minisblack", imagej=how == "imagej", truncate=how == "truncated",
+                     metadata={"axes": axes} if axes else {})
+    if axes == "TZYX":
+        failed = voxloom("inspect", path, check=False)
+        assert failed.returncode == 1 and "time series" in failed.stderr
+        return
+    expected = numpy.swapaxes(array, 0, 1) if axes == "ZCYX" else array
+    assert numpy.array_equal(read_by_voxloom(voxloom, path, tmp_path), expected)
+
+
+def test_an_array_of_five_axes_is_no_volume(voxloom, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", numpy.zeros((2, 3, 4, 8, 9), numpy.uint8), photometric="minisblack")
+    assert voxloom("inspect", tmp_path / "a.tif", check=False).returncode == 1
+    tifffile.imwrite(tmp_path / "b.tif", numpy.zeros((1, 1, 4, 8, 9), numpy.uint8), photometric="minisblack")
+    assert "shape        4x8x9" in voxloom("inspect", tmp_path / "b.tif").stdout
+
+
 def test_spacing_goes_both_ways(voxloom, draw, tmp_path):
     array = random_array(draw, (4, 8, 9), "uint8")
     tifffile.imwrite(tmp_path / "in.tif", array, imagej=True, resolution=(4.0, 2.0),

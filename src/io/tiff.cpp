@@ -41,6 +41,8 @@ class TiffReader final : public VolumeReader {
     const bool split = facts.channels > 1 && facts.images == pages && pages % facts.channels == 0;
     info_.channels = split ? facts.channels : 1;
     info_.extent = {pages / info_.channels, first.height, first.width};
+    z_step_ = facts.channel_by_channel ? 1 : info_.channels;
+    channel_step_ = facts.channel_by_channel ? info_.extent.z : 1;
     info_.dtype = first.dtype;
     info_.spacing = facts.spacing;
     info_.format = "tiff";
@@ -56,7 +58,7 @@ class TiffReader final : public VolumeReader {
     const int64_t slice_bytes = box.extent().y * box.extent().x * size_of(info_.dtype);
     std::vector<Job> jobs;
     for (int64_t z = box.begin.z; z < box.end.z; ++z)
-      plan(z * info_.channels + channel, rect, out + (z - box.begin.z) * slice_bytes, jobs);
+      plan(z * z_step_ + channel * channel_step_, rect, out + (z - box.begin.z) * slice_bytes, jobs);
     const auto run = [&](int64_t i) { run_job(jobs[static_cast<size_t>(i)], rect); };
     const int64_t count = static_cast<int64_t>(jobs.size());
     if (pool) return pool->for_each(count, run);
@@ -188,6 +190,7 @@ class TiffReader final : public VolumeReader {
 
   InputFile file_;
   tiff::Directory directory_;
+  int64_t z_step_ = 1, channel_step_ = 1;  // in pages
 };
 
 bool matches(std::span<const std::byte> head, const std::filesystem::path&) {
@@ -213,7 +216,8 @@ void write_from_slabs(const std::string& path, const SlabSource& source, const W
 
 FormatEntry tiff_format() {
   FormatEntry entry{"tiff",
-                    "TIFF stack, one page per slice; strips or tiles, LZW, deflate, ZSTD or PackBits, BigTIFF",
+                    "TIFF stack, one page per slice, channels as ImageJ, OME or tifffile say; strips or tiles, LZW, "
+                    "deflate, ZSTD or PackBits, BigTIFF",
                     {".tif", ".tiff"},
                     {"lzw", "none", "deflate", "zstd", "packbits"},
                     matches,

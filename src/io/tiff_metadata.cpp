@@ -1,5 +1,6 @@
 #include "io/tiff_metadata.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -75,6 +76,25 @@ StackFacts imagej_facts(const Directory& directory) {
   return facts;
 }
 
+// Of an array with the axes channel, z, y, x, as in every other format; axes of length 1 are none.
+void read_channels(const nlohmann::json& shape, const Directory& directory, StackFacts& facts) {
+  if (!std::all_of(shape.begin(), shape.end(), [](const auto& side) { return side.is_number_unsigned(); })) return;
+  auto sizes = shape.get<std::vector<int64_t>>();
+  const Page& page = directory.pages.front();
+  if (sizes.size() < 4 || sizes.back() != page.width || sizes[sizes.size() - 2] != page.height) return;
+  sizes.resize(sizes.size() - 2);
+  std::erase(sizes, 1);
+  int64_t images = 1;
+  for (const int64_t size : sizes)
+    if (__builtin_mul_overflow(images, size, &images)) return;
+  const int64_t there = facts.one_directory ? facts.images : static_cast<int64_t>(directory.pages.size());
+  if (sizes.size() < 2 || images != there) return;
+  facts.images = images;
+  facts.time_series = sizes.size() > 2;
+  facts.channels = sizes.front();
+  facts.channel_by_channel = true;
+}
+
 // tifffile's description is a JSON object with the shape of the array it wrote and what the caller added.
 StackFacts tifffile_facts(const Directory& directory) {
   StackFacts facts;
@@ -88,6 +108,7 @@ StackFacts tifffile_facts(const Directory& directory) {
     facts.images = images >= 1 && images < 1e12 ? static_cast<int64_t>(images) : 0;
     facts.one_directory = directory.pages.size() == 1 && facts.images > 1;
   }
+  read_channels(json["shape"], directory, facts);
   if (json.contains("spacing") && json["spacing"].is_number()) {
     const bool named = json.contains("unit") && json["unit"].is_string();
     facts.spacing =
@@ -96,11 +117,38 @@ StackFacts tifffile_facts(const Directory& directory) {
   return facts;
 }
 
+std::string attribute(const std::string& element, const std::string& name) {
+  const size_t begin = element.find(" " + name + "=\"");
+  if (begin == std::string::npos) return "";
+  const size_t from = begin + name.size() + 3, end = element.find('"', from);
+  return end == std::string::npos ? "" : element.substr(from, end - from);
+}
+
+// <Pixels SizeZ="5" SizeC="2" SizeT="1" DimensionOrder="XYZCT" ...>; of a set of several files nothing is taken.
+StackFacts ome_facts(const Directory& directory) {
+  StackFacts facts;
+  const size_t begin = directory.description.find("<Pixels "), end = directory.description.find('>', begin);
+  if (begin == std::string::npos || end == std::string::npos) return facts;
+  const std::string pixels = directory.description.substr(begin, end - begin);
+  Fields fields;
+  for (const char* name : {"SizeZ", "SizeC", "SizeT"}) fields[name] = attribute(pixels, name);
+  const int64_t slices = count(fields, "SizeZ", 1), channels = count(fields, "SizeC", 1);
+  const int64_t frames = count(fields, "SizeT", 1), pages = static_cast<int64_t>(directory.pages.size());
+  if (slices > pages || channels > pages || frames > pages || slices * channels * frames != pages) return facts;
+  facts.images = pages;
+  facts.time_series = frames > 1 && frames != pages;
+  facts.channels = slices > 1 ? channels : 1;
+  const std::string order = attribute(pixels, "DimensionOrder");
+  facts.channel_by_channel = order.find('Z') < order.find('C');
+  return facts;
+}
+
 }  // namespace
 
 StackFacts stack_facts(const Directory& directory) {
   if (directory.description.starts_with("ImageJ=")) return imagej_facts(directory);
   if (directory.description.starts_with("{")) return tifffile_facts(directory);
+  if (directory.description.find("<OME") != std::string::npos) return ome_facts(directory);
   return {};
 }
 

@@ -1,4 +1,4 @@
-// What ImageJ and tifffile say of a stack in its description, and the same written by us.
+// What ImageJ, tifffile and OME say of a stack in its description, and the same written by us.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace vox::tiff {
 struct StackFacts {
   int64_t images = 0;  // slices times channels; 0: not said
   int64_t channels = 1;
-  bool one_directory = false;  // all images lie behind one another from the first page's data on
-  bool time_series = false;    // frames as well as slices or channels
+  bool channel_by_channel = false;  // all slices of the first channel come first; else all channels of the first slice
+  bool one_directory = false;       // all images lie behind one another from the first page's data on
+  bool time_series = false;         // frames as well as slices or channels
   std::optional<Spacing3> spacing;
 };
 StackFacts stack_facts(const Directory& directory);

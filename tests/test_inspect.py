@@ -1,11 +1,14 @@
 """`inspect` of a volume file, against numpy; its memory does not grow with the file."""
 import gzip
 import json
+import re
 
+import layouts
 import nibabel
 import numpy as np
 import pytest
 import tifffile
+from planned import cases_of
 
 from processes import peak_kib
 
@@ -198,3 +201,25 @@ def test_volumes_of_a_case_that_lie_elsewhere_by_their_headers_are_named(voxloom
     for problem, (name, apart) in zip(problems, expected, strict=True):
         assert f"case {name}: by the headers" in problem
         assert float(problem.split(" lies up to ")[1].split(" mm off ")[0]) == pytest.approx(apart, rel=1e-3)
+
+
+def test_what_is_odd_about_a_case_is_said_by_init_too(voxloom, generator, tmp_path):
+    affine, moved = np.diag([1.0, 1, 1, 1]), np.diag([1.0, 1, 1, 1])
+    moved[0, 3] = 7  # mm
+    for number in range(12):
+        image, label = layouts.volume(generator, (20, 24, 22))
+        if number == 1:
+            image[:] = 9
+        if number == 2:
+            label[:] = 0
+        for kind, array in (("images", image), ("labels", label)):
+            (tmp_path / "data" / kind).mkdir(parents=True, exist_ok=True)
+            header = moved if kind == "labels" and number not in (1, 2) else affine
+            nibabel.save(nibabel.Nifti1Image(np.transpose(array), header), tmp_path / "data" / kind / f"c{number}.nii")
+    recipe = tmp_path / "recipe.yaml"
+    said = voxloom("init", tmp_path / "data", "--output", recipe).stderr
+    told = re.findall(r"^problem: (.*)$", said, re.MULTILINE)
+    _, facts = cases_of(voxloom, recipe, f"data.cache_dir={tmp_path}/cache")
+    assert len(facts["problems"]) == 12 and told[:10] == facts["problems"][:10]
+    assert "lies up to 7 mm off" in told[0] and told[1] == "case c1: every voxel of the image has the same value"
+    assert told[2] == "case c2: the whole label is 0" and told[10:] == [f"and 2 more; `voxloom inspect {recipe}` lists all"]

@@ -1,5 +1,6 @@
 // voxloom init FOLDER [--like nnunet] --output RECIPE.yaml [--force]: from a data folder to a commented recipe.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "cli/case_problems.h"
 #include "cli/command.h"
 #include "cli/shell_word.h"
 #include "cli/writable.h"
@@ -19,6 +21,20 @@ struct Arguments {
   std::string folder, output, like;
   bool force = false;
 };
+
+void say_problems(const Layout& layout, const Fingerprint& print, const std::string& recipe) {
+  constexpr size_t kMost = 10;
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < layout.cases.size(); ++i) {
+    const CasePrint& one = print.cases[i];
+    for (const std::string& problem : problems_of(layout.cases[i], {one.minimum, one.maximum, one.label_counts}))
+      problems.push_back(problem);
+  }
+  for (size_t i = 0; i < std::min(problems.size(), kMost); ++i) std::cerr << "problem: " << problems[i] << '\n';
+  if (problems.size() > kMost)
+    std::cerr << "problem: and " << problems.size() - kMost << " more; `voxloom inspect " << shell_word(recipe)
+              << "` lists all\n";
+}
 
 void run(const Arguments& arguments) {
   VOX_CHECK(ends_with(arguments.output, ".yaml") || ends_with(arguments.output, ".yml"), "--output is ",
@@ -34,6 +50,7 @@ void run(const Arguments& arguments) {
   const Fingerprint print = measure(layout, pool);
   const PlanStyle style = arguments.like == "nnunet" ? PlanStyle::kNnunet : PlanStyle::kVoxloom;
   write_file(arguments.output, plan_recipe({layout, print, style, arguments.output}));
+  say_problems(layout, print, arguments.output);
   std::cout << "wrote " << arguments.output << "; next: voxloom train " << shell_word(arguments.output)
             << " --dry-run, then without\n";
 }

@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "cli/case_problems.h"
 #include "cli/inspect.h"
 #include "cli/json_text.h"
 #include "cli/make_data.h"
 #include "config/config.h"
 #include "io/format.h"
-#include "io/orientation.h"
 #include "volume/dataset.h"
 #include "volume/store.h"
 
@@ -62,52 +62,7 @@ void judge(const std::string& what, const std::string& key, const ordered_json& 
   if (seen.size() > 1) problems->push_back(concat(what, " differ between cases: ", join(seen, ", ")));
 }
 
-bool says_nothing(const CaseFacts& facts) {  // in any channel
-  return !facts.channel_min.empty() && facts.channel_min == facts.channel_max;
-}
-
-// In mm: how far apart two volumes of as many voxels lie in the world, at the corner where it is most.
-double distance_between(const VolumeInfo& a, const VolumeInfo& b) {
-  double largest = 0;
-  for (int corner = 0; corner < 8; ++corner) {
-    const double xyz1[4] = {corner & 1 ? static_cast<double>(a.extent.x - 1) : 0,
-                            corner & 2 ? static_cast<double>(a.extent.y - 1) : 0,
-                            corner & 4 ? static_cast<double>(a.extent.z - 1) : 0, 1};
-    double squared = 0;
-    for (size_t row = 0; row < 3; ++row) {
-      double apart = 0;
-      for (size_t i = 0; i < 4; ++i) apart += ((*a.affine)[row][i] - (*b.affine)[row][i]) * xyz1[i];
-      squared += apart * apart;
-    }
-    largest = std::max(largest, std::sqrt(squared));
-  }
-  return largest;
-}
-
-VolumeInfo turned_info(const std::string& name) {
-  const VolumeInfo info = open_volume(name)->info();
-  return info.affine ? apply(info, to_ras(*info.affine)) : info;
-}
-
-// Volumes of a case are laid over each other voxel by voxel, wherever their headers say they are.
-void judge_places(const Case& item, std::vector<std::string>* problems) {
-  const VolumeInfo first = turned_info(item.images.front());
-  if (!first.affine) return;
-  std::vector<std::string> others(item.images.begin() + 1, item.images.end());
-  for (const std::string& name : {item.label, item.mask})
-    if (!name.empty()) others.push_back(name);
-  for (const std::string& name : others) {
-    const VolumeInfo other = turned_info(name);
-    if (!other.affine || other.extent != first.extent) continue;
-    const double apart = distance_between(first, other);
-    const Spacing3 voxel = first.spacing.value_or(Spacing3{});
-    if (apart > 0.5 * std::min({voxel.z_mm, voxel.y_mm, voxel.x_mm}))
-      problems->push_back(concat("case ", item.id, ": by the headers, ", name, " lies up to ", apart, " mm off ",
-                                 item.images.front(), "; the voxels are taken to lie on each other"));
-  }
-}
-
-ordered_json to_json(const Store& store, const DataOptions& data) {
+ordered_json to_json(const Store& store) {
   ordered_json out;
   const Dataset& dataset = store.dataset();
   out["cases"] = ordered_json::array();
@@ -117,13 +72,9 @@ ordered_json to_json(const Store& store, const DataOptions& data) {
     out["cases"].push_back(case_to_json(store, index));
     const CaseFacts& facts = store.facts(index);
     for (const auto& [value, voxels] : facts.label_counts) labels[value] += voxels;
-    judge_places(dataset.cases[static_cast<size_t>(index)], &problems);
-    if (says_nothing(facts))
-      problems.push_back(concat("case ", dataset.cases[static_cast<size_t>(index)].id,
-                                ": every voxel of the image has the same value"));
-    if (facts.label_counts.size() == 1 && data.target == "segmentation")
-      problems.push_back(concat("case ", dataset.cases[static_cast<size_t>(index)].id, ": the whole label is ",
-                                facts.label_counts.front().first));
+    const Case& item = dataset.cases[static_cast<size_t>(index)];
+    for (const std::string& problem : problems_of(item, {facts.channel_min, facts.channel_max, facts.label_counts}))
+      problems.push_back(problem);
   }
   for (const SkippedCase& skipped : store.skipped())
     problems.push_back(concat("case ", skipped.id, ": ", skipped.reason));
@@ -190,7 +141,7 @@ void inspect_config(const InspectRequest& request) {
   make_missing_data(config.options);
   const Dataset dataset = make_dataset(data, training.fold, static_cast<uint64_t>(training.seed));
   const Store store(dataset, data, pool);
-  const ordered_json facts = to_json(store, data);
+  const ordered_json facts = to_json(store);
   if (request.as_json)
     std::cout << json_text(facts);
   else

@@ -82,7 +82,6 @@ void grow(Box3& box, const T* voxels, int64_t z_begin, int64_t z_end, const Volu
 
 struct Measured {
   CasePrint print;
-  std::vector<std::pair<int64_t, int64_t>> label_counts;
   std::vector<std::vector<double>> samples;  // of each channel
 };
 
@@ -172,13 +171,14 @@ Measured measure_case(const Case& item, const DataOptions& data, const Layout& l
   print.mean = scan.facts.channel_mean;
   print.deviation = scan.facts.channel_std;
   print.minimum = scan.facts.channel_min;
+  print.maximum = scan.facts.channel_max;
+  print.label_counts = scan.facts.label_counts;
   for (const Unit& image : units.images) print.images.push_back(image.stored);
   if (units.label) print.others.push_back(units.label->stored);
   if (units.mask) print.others.push_back(units.mask->stored);
   const auto says_it = [](const VolumeInfo& info) { return info.spacing.has_value(); };
   print.has_spacing = std::all_of(print.images.begin(), print.images.end(), says_it) &&
                       std::all_of(print.others.begin(), print.others.end(), says_it);
-  measured.label_counts = scan.facts.label_counts;
   if (data.target == "regression") {
     print.nonzero = print.extent;
     return measured;
@@ -219,7 +219,7 @@ Fingerprint summary_of(std::vector<Measured> cases, const DataOptions& data) {
   std::vector<double> shares;
   for (Measured& item : cases) {
     result.voxels += item.print.extent.voxels();
-    for (const auto& [value, count] : item.label_counts)
+    for (const auto& [value, count] : item.print.label_counts)
       (value == data.ignore_label ? result.ignored_voxels : result.labels[value]) += count;
     for (size_t channel = 0; channel < item.samples.size(); ++channel)
       samples[channel].insert(samples[channel].end(), item.samples[channel].begin(), item.samples[channel].end());

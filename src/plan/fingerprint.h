@@ -19,11 +19,12 @@ class ThreadPool;
 struct CasePrint {
   std::string id;
   Extent3 extent;
-  Spacing3 spacing;                              // of the image, 1 where it does not say
-  bool has_spacing = false;                      // image, label and mask all say theirs
-  Extent3 nonzero;                               // size of the box around voxels that are not zero in every channel
-  std::vector<VolumeInfo> images, others;        // each channel; label and mask, before any preprocessing
-  std::vector<double> mean, deviation, minimum;  // of each channel
+  Spacing3 spacing;                        // of the image, 1 where it does not say
+  bool has_spacing = false;                // image, label and mask all say theirs
+  Extent3 nonzero;                         // size of the box around voxels that are not zero in every channel
+  std::vector<VolumeInfo> images, others;  // each channel; label and mask, before any preprocessing
+  std::vector<double> mean, deviation, minimum, maximum;  // of each channel
+  std::vector<std::pair<int64_t, int64_t>> label_counts;  // value, voxels; none of a regression
 };
 
 struct Intensities {                                  // of foreground voxels; a case without any has no say

@@ -236,6 +236,8 @@ def test_curves_that_cannot_be_read_are_the_reason_and_change_nothing(finished, 
     refused = finished("run", "training.max_epochs=2", "--force", check=False)
     assert refused.returncode == 1 and "metrics.csv:" in refused.stderr
     assert record(run)["state"] == "finished"
+    finished("run", "--resume", "never")
+    assert (run / "checkpoints-before-1" / "metrics.csv").exists() and len(rows(run)) == 3
 
 
 def test_bad_steps_are_passed_when_the_run_goes_on(voxloom, draw, tmp_path):

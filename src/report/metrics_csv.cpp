@@ -14,6 +14,7 @@ namespace vox {
 namespace {
 
 constexpr size_t kFixedColumns = 3;  // step, epoch, split
+constexpr const char* kRemedy = "; was the file edited by hand? Mend it, or remove it: then the curves begin anew";
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -55,15 +56,15 @@ template <class Number>
 Number parse_cell(const std::string& cell, const std::string& where) {
   Number value{};
   const auto result = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  VOX_CHECK(result.ec == std::errc() && result.ptr == cell.data() + cell.size(), where, ": \"", cell,
-            "\" is no number; was the file edited by hand?");
+  VOX_CHECK(result.ec == std::errc() && result.ptr == cell.data() + cell.size(), where, ": \"", cell, "\" is no number",
+            kRemedy);
   return value;
 }
 
 MetricsRow parse_row(const std::string& line, const std::vector<std::string>& columns, const std::string& where) {
   const std::vector<std::string> cells = split(line, ',');
   VOX_CHECK(cells.size() == columns.size() + kFixedColumns, where, ": the row has ", cells.size(), " values, expected ",
-            columns.size() + kFixedColumns, "; was the file edited by hand?");
+            columns.size() + kFixedColumns, kRemedy);
   MetricsRow row;
   row.step = parse_cell<int64_t>(cells[0], where);
   row.epoch = parse_cell<int64_t>(cells[1], where);

@@ -47,6 +47,12 @@ void keep_curves(const RunFolder& run, const fs::path& aside) {
   fs::copy_file(run.metrics(), aside / run.metrics().filename(), none);
 }
 
+// What cannot be read would be in the way of new ones.
+void move_curves(const RunFolder& run, const fs::path& aside) {
+  std::error_code none;
+  fs::rename(run.metrics(), aside / run.metrics().filename(), none);
+}
+
 std::optional<FoundCheckpoint> newest_of(const fs::path& run) {
   std::optional<FoundCheckpoint> found = newest_intact(CheckpointFolder(RunFolder::open(run).checkpoints()));
   VOX_CHECK(found, "the run ", run.string(), " has no checkpoint yet");
@@ -131,10 +137,13 @@ void forget_scores(ResumePoint& point) {
 }
 
 std::string set_aside(const RunFolder& run) {
-  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) return "";
+  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) {
+    fs::remove(run.metrics());
+    return "";
+  }
   const fs::path aside = next_aside(run);
   fs::rename(run.checkpoints(), aside);
-  keep_curves(run, aside);
+  move_curves(run, aside);
   return concat("the run's checkpoints, which are of another history, and its curves so far, are now in ",
                 aside.string());
 }

@@ -90,8 +90,7 @@ class Session {
     const std::string how = how_to_go_on(point.state, options_);
     VOX_CHECK(former_ && holds(point), "the run that ", point.file.path.string(), " is from is finished ", how);
     writer_.finish(RunState::kFinished);
-    const fs::path run = writer_.folder().path();
-    return {0, run, concat("The run ", run.string(), " is finished ", how)};
+    return {0, writer_.folder().path(), concat("The run ", writer_.folder().path().string(), " is finished ", how)};
   }
 
   void prepare(std::optional<ResumePoint>& point) {
@@ -133,9 +132,10 @@ class Session {
   // cut.
   void go_on_from(std::optional<ResumePoint>& point) {
     const bool other_history = point && !holds(*point);
-    if (const fs::path curves = writer_.folder().metrics(); path_exists(curves)) read_metrics(curves);
+    const bool anew = request_.resume.mode == ResumeMode::kNever || other_history;
+    if (const fs::path curves = writer_.folder().metrics(); !anew && path_exists(curves)) read_metrics(curves);
     changed_ = true;
-    if (request_.resume.mode == ResumeMode::kNever || other_history)
+    if (anew)
       if (const std::string said = set_aside(writer_.folder()); other_history && !said.empty()) log_.warn(said);
     if (point && (from_file() || point->judged_otherwise))
       for (const std::string& said : go_back_to(writer_.folder(), state_, point->file.path)) log_.warn(said);

@@ -105,6 +105,16 @@ def test_synthetic_data_that_was_deleted_is_made_again(voxloom, tmp_path):
     assert "another request" in sentence(voxloom(*made, "--seed", "2", check=False), 1)
 
 
+def test_a_dry_run_refuses_synthetic_data_that_a_run_would_refuse(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    synth = [recipe, "data.root=made", "data.synth.count=1", "data.synth.size=12"]
+    for kind, words in (("scrol", "mitochondria"), ("mitochondria", "another request")):
+        for dry in ([], ["--dry-run"]):
+            refused = voxloom("train", *synth, f"data.synth.kind={kind}", *dry, check=False, cwd=tmp_path)
+            assert words in sentence(refused, 1)
+        voxloom("synth", "scroll", tmp_path / "made", "--count", "1", "--size", "12")
+
+
 def test_mistakes_of_a_first_day_leave_no_run_behind(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
     (tmp_path / "empty").mkdir()

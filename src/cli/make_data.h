@@ -6,5 +6,6 @@
 namespace vox::cli {
 
 void make_missing_data(const Options& options);
+void check_missing_data(const Options& options);  // what making it would refuse
 
 }  // namespace vox::cli

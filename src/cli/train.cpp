@@ -165,6 +165,7 @@ void run_prediction(const Arguments& arguments, const Words& words, const Option
 void run_dry(const Config& config, const std::string& device) {
   const Options& options = config.options;
   choose_device(device, options.system);
+  check_missing_data(options);
   const HeaderFacts headers = check_headers(options);
   const std::string table = layer_table_text(options, headers.image_channels, headers.training_bytes);
   for (const std::string& warning : config.warnings) std::cerr << "warning: " << warning << '\n';

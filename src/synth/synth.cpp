@@ -38,6 +38,7 @@ std::string description_of(const std::string& kind, const SynthRequest& request)
                 "\"", request.thickness == 1 ? "" : concat(", \"thickness\": ", shortest(request.thickness)), "}\n");
 }
 
+constexpr const char* kRecord = ".synth.json";
 constexpr int64_t kMostVolumes = 1'000'000, kLongestSide = 65536;  // as those of data.synth
 
 // Before anything is written.
@@ -64,22 +65,33 @@ bool holds_data(const fs::path& folder) {
                      [](const auto& entry) { return !entry.path().filename().string().starts_with('.'); });
 }
 
+bool is_made(const fs::path& folder) {
+  return fs::exists(folder / kRecord) && holds_data(folder);
+}
+
+void require_same_request(const fs::path& folder, const std::string& description) {
+  const std::string made_by = read_file(folder / kRecord);
+  VOX_CHECK(made_by == description, folder.string(), " holds synthetic data of another request (", trim(made_by),
+            "), not ", trim(description), "; remove the folder or name another one");
+}
+
 }  // namespace
 
-void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
-  const SynthEntry& entry = entry_of(kind);
+void check_synthetic(const std::string& kind, const SynthRequest& request) {
+  entry_of(kind);
   check_request(kind, request);
-  const fs::path folder(request.folder), record = folder / ".synth.json";
+  if (is_made(request.folder)) require_same_request(request.folder, description_of(kind, request));
+}
+
+void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool) {
+  check_synthetic(kind, request);
+  const fs::path folder(request.folder);
   const std::string description = description_of(kind, request);
   const FileLock lock(folder / ".synth.lock", "", FileLock::IfHeld::kWait);
-  if (fs::exists(record) && holds_data(folder)) {
-    VOX_CHECK(read_file(record) == description, folder.string(), " holds synthetic data of another request (",
-              trim(read_file(record)), "), not ", trim(description), "; remove the folder or name another one");
-    return;
-  }
-  fs::remove(record);  // until all is made
-  entry.make(request, pool);
-  write_file(record, description);
+  if (is_made(folder)) return require_same_request(folder, description);
+  fs::remove(folder / kRecord);  // until all is made
+  entry_of(kind).make(request, pool);
+  write_file(folder / kRecord, description);
 }
 
 }  // namespace vox

@@ -32,6 +32,9 @@ const std::vector<SynthEntry>& all_synths();
 // Error; several processes may ask at once.
 void make_synthetic(const std::string& kind, const SynthRequest& request, ThreadPool& pool);
 
+// What make_synthetic would refuse, without making anything.
+void check_synthetic(const std::string& kind, const SynthRequest& request);
+
 struct SynthPair {
   Volume image, label;
 };

@@ -105,6 +105,38 @@ def test_steps_that_do_not_fit_the_network_are_refused_before_anything_is_comput
     assert result.returncode == 1 and "each channel needs its offset" in result.stderr
 
 
+def test_what_prediction_would_refuse_is_refused_before_training_and_nothing_else(voxloom, draw, tmp_path):
+    from training import write_training
+
+    recipe = write_training(tmp_path, draw)
+    apart = "[{name: bce, channels: [0]}, {name: bce, target: affinity, channels: [1, 2, 3]}]"
+    voxloom("train", recipe, "--dry-run", "model.out_channels=4", f"loss.terms={apart}",
+            "inference.postprocess=[{name: mutex_watershed}]")  # three offsets for as many affinities
+    result = voxloom("train", recipe, "--dry-run", "model.out_channels=4", "loss.terms=[{name: cross_entropy}]",
+                     "inference.postprocess=[{name: threshold}]", check=False)
+    assert result.returncode == 1 and "the labels of one class" in result.stderr
+
+
+def test_a_foreground_and_its_background_by_softmax_are_one_class(voxloom, draw, tmp_path):
+    from inference import make_network, random_image
+
+    network = make_network(tmp_path, "pair", 5, (4, 8), (1, 2))[1]
+    np.save(tmp_path / "case.npy", random_image(draw, (12, 14, 16)))
+    common = ["predict", network, tmp_path / "case.npy", "data.target=segmentation", "inference.window=16",
+              "inference.format=npy"]
+    voxloom(*common, "--output", tmp_path / "p", "--probabilities")
+    probability = np.load(tmp_path / "p" / "case.npy")[1]
+    values = np.sort(probability.ravel())[800:1900]
+    gap = np.argmax(np.diff(values))  # a level that rounding does not reach
+    level = (float(values[gap]) + float(values[gap + 1])) / 2
+    chain = "inference.postprocess=[{name: threshold}, {name: remove_small, min_voxels: 30, connectivity: 6}]"
+    said = voxloom(*common, "--output", tmp_path / "out", chain, "--threshold", level).stderr
+    labels = np.load(tmp_path / "out" / "case.npy")
+    pieces, _ = ndimage.label(probability > level)
+    assert "note" not in said and labels.dtype == np.uint8
+    assert np.array_equal(labels, (np.bincount(pieces.ravel())[pieces] >= 30) & (pieces > 0))
+
+
 def test_prediction_takes_the_recipes_steps_and_mirrors(voxloom, draw, tmp_path):
     from training import write_training
 

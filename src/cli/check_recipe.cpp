@@ -10,9 +10,9 @@
 #include "nets/registry.h"
 #include "nets/safetensors.h"
 #include "patch/sampler.h"
-#include "post/post.h"
 #include "targets/target.h"
 #include "train/learner.h"
+#include "train/predict_run.h"
 #include "train/schedule.h"
 #include "train/validate.h"
 #include "volume/dataset.h"
@@ -84,12 +84,11 @@ CaseUnits open_or_leave_out(const Case& one, const DataOptions& data, const Prep
 
 void check_settings(const Options& options) {
   check_architecture(options.model);
-  const PostChain chain(options.inference.postprocess);
-  if (options.model.out_channels > 0) chain.check(options.model.out_channels, {1, 1, 1});
   window_options(options);
   Preprocess(options.data);
   sampler_named(options.data.sampler);
   check_loss(options);
+  require_fitting_postprocess(options);
   check_transforms(options, options.model.in_channels);
   Schedule(options.training, {});
   if (!options.model.weights.empty()) SafetensorsFile(options.model.weights);

@@ -112,15 +112,29 @@ Volume decode(const Logits& logits, const DecodeOptions& options) {
   return volume;
 }
 
-void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
+namespace {
+
+// Of what one or two label channels tell, the logit of two being their difference.
+std::vector<float> foreground_alone(const Logits& logits, const DecodeOptions& options) {
+  const int64_t voxels = logits.extent.voxels();
+  const std::vector<int64_t> from = options.label_channels_of(logits.channels);
+  const float* const likely = logits.data.as<float>() + from.back() * voxels;
+  const float* const background = from.size() > 1 ? logits.data.as<float>() + from.front() * voxels : nullptr;
+  std::vector<float> chance(static_cast<size_t>(voxels));
+  for (int64_t i = 0; i < voxels; ++i)
+    chance[static_cast<size_t>(i)] = 1 / (1 + std::exp((background ? background[i] : 0) - likely[i]));
+  return chance;
+}
+
+}  // namespace
+
+void process_labels(uint8_t* labels, const Logits* logits, const Extent3& extent, const DecodeOptions& options,
                     const PostChain& chain) {
   PostVolume work{.extent = extent, .probability = {}, .mask = {}};
   const auto voxels = static_cast<size_t>(extent.voxels());
   if (chain.wants_probabilities()) {
     VOX_ASSERT(logits != nullptr);
-    work.probability.resize(voxels);
-    const int64_t foreground = options.label_channels ? options.label_channels->front() : 0;
-    fill_chances(work.probability.data(), logits + foreground * extent.voxels(), extent.voxels());
+    work.probability = foreground_alone(*logits, options);
   }
   const std::vector<uint8_t> value = bytes_of_classes(options.class_values, 2);
   work.mask.resize(voxels);
@@ -191,6 +205,20 @@ int64_t object_channels(int64_t channels, const DecodeOptions& options, const Po
       "label; add --probabilities, or mutex_watershed where it predicts affinities");
   const int64_t foreground = !chain.wants_affinities() && knows_foreground(options) ? 1 : 0;
   return foreground + std::ssize(chosen_channels(channels, options, chain));
+}
+
+void require_fitting(const PostChain& chain, const DecodeOptions& options, int64_t channels, const Extent3& extent) {
+  if (chain.empty()) return;
+  const int64_t of_label = std::ssize(options.label_channels_of(channels));
+  // Where nobody knows what channels are, objects are made of them as they come.
+  const bool one_class =
+      of_label == 1 || (options.tells_foreground(of_label) && (options.label_channels || !chain.makes_objects()));
+  VOX_CHECK((one_class || chain.wants_channels()) && options.labels(),
+            "inference.postprocess works on the labels of one class, or makes objects from several channels as its "
+            "first step; leave it out for several classes, for regression, and with --probabilities");
+  VOX_CHECK(!chain.makes_objects() || chain.wants_probabilities(),
+            "inference.postprocess: begin with threshold, hysteresis, watershed or mutex_watershed");
+  chain.check(object_channels(channels, options, chain), extent);
 }
 
 Volume objects_of(const Logits& logits, const DecodeOptions& options, const PostChain& chain) {

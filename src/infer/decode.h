@@ -36,6 +36,10 @@ struct DecodeOptions {
   std::vector<int64_t> label_channels_of(int64_t channels) const;
   // A voxel is background where none of so many label channels is likely: no channel says so.
   bool implies_background(int64_t of_label) const { return of_label < 2 || !background_channel; }
+  // One label channel, or the softmax of the background's and another: they tell a foreground.
+  bool tells_foreground(int64_t of_label) const {
+    return of_label == 1 || (of_label == 2 && softmax && background_channel);
+  }
 };
 
 // Logits are -infinity in all channels where no window lay: the first class, a probability or a value of 0, no object.
@@ -48,9 +52,10 @@ VolumeInfo decoded_info(const Extent3& extent, int64_t channels, const DecodeOpt
 void decode(std::byte* out, const float* logits, int64_t channels, int64_t voxels, const DecodeOptions& options);
 Volume decode(const Logits& logits, const DecodeOptions& options);
 
-// inference.postprocess on a whole prediction of one label channel. `logits` is null where the chain needs labels
-// alone.
-void process_labels(uint8_t* labels, const float* logits, const Extent3& extent, const DecodeOptions& options,
+// Error where such a prediction is nothing for inference.postprocess, known before there is one.
+void require_fitting(const PostChain& chain, const DecodeOptions& options, int64_t channels, const Extent3& extent);
+// inference.postprocess on a whole prediction of one class. `logits` is null where the chain needs labels alone.
+void process_labels(uint8_t* labels, const Logits* logits, const Extent3& extent, const DecodeOptions& options,
                     const PostChain& chain);
 // The same for a chain that makes objects: their numbers as uint32.
 Volume objects_of(const Logits& logits, const DecodeOptions& options, const PostChain& chain);

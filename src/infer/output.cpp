@@ -62,12 +62,7 @@ CaseOutput::CaseOutput(const std::filesystem::path& path, const VolumeInfo& file
   VOX_CHECK(of_label > 0 || !options.decode.labels() || chain_.wants_channels(),
             "no term of this network's loss was compared with the label, so there are no labels to predict; add "
             "--probabilities, or inference.postprocess with mutex_watershed");
-  VOX_CHECK(chain_.empty() || ((of_label == 1 || chain_.wants_channels()) && options.decode.labels()),
-            "inference.postprocess works on the labels of one class, or makes objects from several channels as its "
-            "first step; leave it out for several classes, for regression, and with --probabilities");
-  VOX_CHECK(!chain_.makes_objects() || chain_.wants_probabilities(),
-            "inference.postprocess: begin with threshold, hysteresis, watershed or mutex_watershed");
-  if (!chain_.empty()) chain_.check(object_channels(channels, options.decode, chain_), turned_.extent);
+  require_fitting(chain_, options.decode, channels, turned_.extent);
   require_writable(path, chain_.makes_objects() ? DType::kUInt32 : decoded.dtype);
   part_info_ = decoded;
   keeps_logits_ = decoded.extent != turned_.extent || (!chain_.empty() && chain_.wants_probabilities());
@@ -116,7 +111,7 @@ void CaseOutput::finish(const PartFile& part, ThreadPool* pool) const {
     const Logits logits{channels_, turned_.extent, std::move(volume.data)};
     volume = chain_.makes_objects() ? objects_of(logits, options_.decode, chain_) : decode(logits, options_.decode);
     if (!chain_.empty() && !chain_.makes_objects())
-      process_labels(volume.data.as<uint8_t>(), logits.data.as<float>(), turned_.extent, options_.decode, chain_);
+      process_labels(volume.data.as<uint8_t>(), &logits, turned_.extent, options_.decode, chain_);
   } else if (!chain_.empty()) {
     process_labels(volume.data.as<uint8_t>(), nullptr, turned_.extent, options_.decode, chain_);
   }

@@ -97,12 +97,10 @@ bool knows_no_loss(const Trained& trained) {
 }
 
 // Channels that no label was compared with (boundaries, affinities, distances) are no classes.
-void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
-  decode.class_values = trained.state.class_values;
-  if (knows_no_loss(trained)) return;
-  const LossSet loss(trained.options.loss, trained.options.data, trained.model.out_channels, trained.model.heads);
+void tell_what_channels_are(DecodeOptions& decode, const Options& options, const ModelOptions& model) {
+  const LossSet loss(options.loss, options.data, model.out_channels, model.heads);
   const LossSet::LabelChannels of_label = loss.label_channels();
-  if (!of_label.channels.empty() || trained.model.out_channels > 1) decode.label_channels = of_label.channels;
+  if (!of_label.channels.empty() || model.out_channels > 1) decode.label_channels = of_label.channels;
   decode.softmax = of_label.softmax;
   decode.boundary_channels = loss.channels_against("boundary");
   decode.affinity_channels = loss.channels_against("affinity");
@@ -113,6 +111,11 @@ void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
   decode.class_values = of_label.values;
   decode.background_channel = of_label.values.front() == 0;
   if (!decode.background_channel) decode.class_values.insert(decode.class_values.begin(), 0);
+}
+
+void tell_what_channels_are(DecodeOptions& decode, const Trained& trained) {
+  decode.class_values = trained.state.class_values;
+  if (!knows_no_loss(trained)) tell_what_channels_are(decode, trained.options, trained.model);
 }
 
 bool mean_the_same_by_channels(const Trained& first, const Trained& other) {
@@ -312,9 +315,9 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
   const DecodeOptions& decode = options.output.decode;
   const int64_t of_label = std::ssize(decode.label_channels_of(trained.model.out_channels));
   const bool cuts = decode.labels() && of_label > 0 && decode.implies_background(of_label);
-  if (request.threshold && !cuts && request.say)
-    request.say("note: --threshold cuts labels where no channel is the background's; nothing is cut here");
   const bool chain_cuts = decode.labels() && PostChain(options.output.postprocess).wants_probabilities();
+  if (request.threshold && !cuts && !chain_cuts && request.say)
+    request.say("note: --threshold cuts labels where no channel is the background's; nothing is cut here");
   if (!request.threshold && chain_cuts && inference.threshold != InferenceOptions{}.threshold && request.say)
     request.say(concat("note: inference.threshold=", inference.threshold, " cuts nothing here: ",
                        options.output.postprocess.front().name, " of inference.postprocess has a level of its own"));
@@ -328,6 +331,15 @@ PredictOptions predict_options(const PredictRequest& request, const Trained& tra
 }
 
 }  // namespace
+
+void require_fitting_postprocess(const Options& options) {
+  const PostChain chain(options.inference.postprocess);
+  if (chain.empty() || options.model.out_channels == 0) return;
+  DecodeOptions decode;
+  decode.regression = options.data.target == "regression";
+  tell_what_channels_are(decode, options, options.model);
+  require_fitting(chain, decode, options.model.out_channels, {1, 1, 1});
+}
 
 std::filesystem::path checkpoint_of(const std::filesystem::path& model) {
   VOX_CHECK(path_exists(model), "there is no run or checkpoint ", model.string());

@@ -32,6 +32,9 @@ struct PredictedCase {
 };
 std::vector<PredictedCase> predict_run(const PredictRequest& request);
 
+// Error where predictions of what such a recipe trains are nothing for its inference.postprocess.
+void require_fitting_postprocess(const Options& options);
+
 // Of a run or a checkpoint: the file to use. Damaged ones are named through `say`.
 std::filesystem::path checkpoint_of(const std::filesystem::path& model);
 

@@ -8,6 +8,10 @@ from training import checkpoint, metadata, rows, write_training
 @pytest.mark.parametrize("recipe, words", [
     ("loss: {terms: [{name: cross_entropy, target: affinity}]}", "the target affinity has a volume for each channel"),
     ("loss: {terms: [{name: bce, target: affinity}]}\nvalidation: {metric: dice}", "known here: loss, loss.bce\n"),
+    ("loss: {terms: [{name: bce, target: affinity}]}\nmodel: {out_channels: 2}\nvalidation: {metric: loss}",
+     "bce sees 2 channels, but the target affinity has 3; set model.out_channels"),
+    ("loss: {terms: [{name: dice, head: a}, {name: mse, head: b, target: signed_distance}]}\n"
+     "model: {heads: [{name: a}, {name: b, channels: 2}]}", "mse sees 2 channels, but the target signed_distance has 1"),
     ("data: {root: ., labels: [0, 1, 2]}\nmodel: {out_channels: 2}", "has class 2 but the network has 2 channels"),
 ])
 def test_a_dry_run_refuses_what_cannot_be_compared(voxloom, tmp_path, recipe, words):

@@ -31,15 +31,31 @@ class EveryTransformActs final : public Visitor {  // that ever does
   }
 };
 
+int64_t channels_of(const LossTerm& term, const ModelOptions& model) {  // that it sees; 0: the data will say
+  if (!term.channels.empty()) return std::ssize(term.channels);
+  int64_t all = 0;
+  for (const HeadOptions& head : model.heads) {
+    if (head.name == term.head) return head.channels;
+    all += head.channels;
+  }
+  return all > 0 ? all : model.out_channels;
+}
+
 void check_loss(const Options& options) {
   std::vector<std::string> terms = check_loss_terms(options);
   for (const TargetOptions& target : targets_of(options.loss)) {
     const std::unique_ptr<Target> made = make_target(target);
     const bool values = made->channels() > 1 || !is_integer(made->dtype());
-    for (const LossTerm& term : options.loss.terms)
-      VOX_CHECK(!values || !find_loss(term.name).needs_classes || term.target != target.name, "loss.terms: ", term.name,
+    for (const LossTerm& term : options.loss.terms) {
+      if (term.target != target.name) continue;
+      VOX_CHECK(!values || !find_loss(term.name).needs_classes, "loss.terms: ", term.name,
                 " is for classes, of which a voxel has one, but the target ", target.name,
                 " has a volume for each channel; use bce, focal or dice");
+      const int64_t seen = channels_of(term, options.model);
+      VOX_CHECK(!values || seen == 0 || seen == made->channels(), "loss.terms: ", term.name, " sees ", seen,
+                seen == 1 ? " channel" : " channels", ", but the target ", target.name, " has ", made->channels(),
+                "; set model.out_channels, its head, or `channels` of the term");
+    }
   }
   const DataOptions& data = options.data;
   const bool validates =

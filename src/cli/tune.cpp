@@ -91,6 +91,7 @@ json result_json(const TuneResult& result, const std::string& yaml) {
                 {"chosen", result.chosen},
                 {"evidence", result.evidence},
                 {"speedup", result.speedup},
+                {"note", result.speedup_note},
                 {"compared", result.comparison ? to_json(*result.comparison) : json(nullptr)},
                 {"not_tried", result.not_tried},
                 {"batches", batches_json(result.batches)},
@@ -127,6 +128,10 @@ void print_summary(const TuneResult& result, const TuneRequest& request, const s
               << result.batches->largest << " the largest that fits";
     if (result.batches->too_large) std::cout << " (" << *result.batches->too_large << " does not)";
     std::cout << '\n';
+  }
+  if (result.chosen.empty() && !result.speedup_note.empty()) {
+    std::cout << '\n' << result.speedup_note << '\n';
+    return;
   }
   if (result.chosen.empty()) {
     std::cout << (result.trials.size() > 1 ? "\nnothing that was tried is faster than the recipe as it is\n"

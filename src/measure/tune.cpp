@@ -24,10 +24,14 @@ void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneRe
   const auto batch = [](const Options& options) {
     return static_cast<double>(options.data.batch_size * options.training.accumulate);
   };
+  const auto voxels = [&](const Options& options) {
+    return batch(options) * static_cast<double>(options.data.patch_size.voxels());
+  };
   const Options after = runner.config_with(changes_of(result.chosen)).options;
   try {
     result.comparison = compare_recipes(compare);
     result.speedup = batch(after) / batch(runner.options()) / result.comparison->ratio;
+    require_faster_again(result, voxels(after) / voxels(runner.options()));
   } catch (const Error& error) {
     result.speedup_note = error.what();
   }
@@ -48,6 +52,19 @@ std::optional<Options> read_alone(const std::string& recipe) {  // nullopt: it n
 }
 
 }  // namespace
+
+void require_faster_again(TuneResult& result, double work) {
+  if (!result.comparison || work / result.comparison->ratio > 1) return;
+  const Interval& interval = result.comparison->interval;
+  result.speedup_note =
+      concat(join(result.chosen, " "), " seemed faster, and was not when it was measured again: a step takes ",
+             format_number(result.comparison->ratio, 3), " times as long (95 %: ", format_number(interval.low, 3),
+             " to ", format_number(interval.high, 3), "); does something else run on this machine?");
+  result.chosen.clear();
+  result.evidence.clear();
+  result.comparison.reset();
+  result.speedup = 1;
+}
 
 TuneResult tune_recipe(const TuneRequest& request) {
   TrialRunner runner(request);

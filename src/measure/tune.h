@@ -58,12 +58,16 @@ struct TuneResult {
   std::vector<std::string> evidence;     // of each
   std::optional<Comparison> comparison;  // chosen against the recipe, measured again in turns
   double speedup = 1;                    // samples a second, from that
-  std::string speedup_note;              // where it could not be measured again
+  std::string speedup_note;              // where it could not be measured again, or was no faster then
   std::vector<std::string> not_tried;    // rungs or rows that the time did not reach
   std::optional<TriedBatches> batches;   // where more than one was tried
 };
 
 TuneResult tune_recipe(const TuneRequest& request);
+
+// Takes back what was chosen where it was no faster when it was measured again. `work`: voxels of a step after by those
+// before.
+void require_faster_again(TuneResult& result, double work);
 
 // A recipe that extends the one it began from; each changed line says why.
 std::string tuned_yaml(const TuneRequest& request, const TuneResult& result, const std::string& output_file);

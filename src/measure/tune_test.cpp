@@ -354,5 +354,31 @@ TEST(TunedRecipe, IsTheOneThatWasMeasured) {
   fs::remove_all(folder);
 }
 
+TuneResult chosen_with_ratio(double ratio) {
+  TuneResult result;
+  result.chosen = {"system.compute_threads=2"};
+  result.evidence = {"faster"};
+  result.comparison = Comparison{.first_ms = {10}, .second_ms = {10 * ratio}, .ratios = {ratio}, .ratio = ratio};
+  result.speedup = 1 / ratio;
+  return result;
+}
+
+TEST(Tune, WhatWasNoFasterWhenItWasMeasuredAgainIsNotRecommended) {
+  for (const double slower : {1.0, 1.2, 3.137}) {
+    TuneResult result = chosen_with_ratio(slower);
+    require_faster_again(result, 1);
+    EXPECT_TRUE(result.chosen.empty() && result.evidence.empty() && !result.comparison) << slower;
+    EXPECT_EQ(result.speedup, 1);
+    EXPECT_THAT(result.speedup_note, HasSubstr("system.compute_threads=2 seemed faster"));
+  }
+  TuneResult faster = chosen_with_ratio(0.8);
+  require_faster_again(faster, 1);
+  EXPECT_THAT(faster.chosen, ElementsAre("system.compute_threads=2"));
+  TuneResult larger = chosen_with_ratio(1.5);  // a step of twice the batch
+  require_faster_again(larger, 2);
+  EXPECT_THAT(larger.chosen, ElementsAre("system.compute_threads=2"));
+  EXPECT_EQ(larger.speedup_note, "");
+}
+
 }  // namespace
 }  // namespace vox

@@ -85,6 +85,20 @@ def test_folders_are_matched_by_id_across_formats(voxloom, draw, tmp_path):
         assert float(row["1.dice"]) == pytest.approx(classes["1"]["dice"])
 
 
+def test_cases_whose_ids_have_folders_are_matched_within_them(voxloom, draw, tmp_path):
+    same, other = labels(draw, (4, 5, 6), 2), labels(draw, (4, 5, 6), 2)
+    for side, second in (("p", other), ("r", same)):
+        for case, values in (("s1/5", same), ("s2/a/5", second)):
+            (tmp_path / side / case).parent.mkdir(parents=True, exist_ok=True)
+            np.save(tmp_path / side / f"{case}.npy", values)
+    result = json.loads(evaluate(voxloom, tmp_path / "p", tmp_path / "r", "--json").stdout)
+    assert result["cases"]["s1/5"]["dice"] == 1
+    assert_scores(result["cases"]["s2/a/5"], expected(other, same))
+    np.save(tmp_path / "r" / "5.npy", same)  # a folder of volumes is those
+    np.save(tmp_path / "p" / "5.npy", same)
+    assert set(json.loads(evaluate(voxloom, tmp_path / "p", tmp_path / "r", "--json").stdout)["cases"]) == {"5"}
+
+
 def test_empty_masks(voxloom, tmp_path):
     empty, full = np.zeros((3, 4, 5), np.uint8), np.ones((3, 4, 5), np.uint8)
     np.save(tmp_path / "empty.npy", empty), np.save(tmp_path / "full.npy", full)

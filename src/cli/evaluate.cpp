@@ -48,19 +48,35 @@ bool is_volume_folder(const fs::path& path) {
 
 using Volumes = std::map<std::string, std::string>;  // id -> name
 
-Volumes volumes_in(const fs::path& folder, const std::string& task) {
-  Volumes volumes;
+void add_volumes(Volumes& volumes, const fs::path& folder, const std::string& before_id, const std::string& task) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const bool volume = entry.is_directory() ? is_volume_folder(entry.path()) : !known_suffix(name, task).empty();
     if (!volume || name.starts_with(".")) continue;
-    const auto [place, added] = volumes.emplace(id_of(entry.path(), task), entry.path().string());
+    const auto [place, added] = volumes.emplace(before_id + id_of(entry.path(), task), entry.path().string());
     // Beside a submission's CSV lies the volume that it was made from: the CSV is what is handed in.
     const bool submitted = ends_with(name, ".csv") != ends_with(place->second, ".csv");
     if (!added && submitted && ends_with(name, ".csv")) place->second = entry.path().string();
     VOX_CHECK(added || submitted, folder.string(), ": ", fs::path(place->second).filename().string(), " and ", name,
               " are both case ", place->first, "; keep one of them.");
   }
+}
+
+// Of cases whose ids have folders: s1/5 is s1/5.tif.
+void add_volumes_below(Volumes& volumes, const fs::path& folder, const std::string& before_id,
+                       const std::string& task) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || !entry.is_directory() || is_volume_folder(entry.path())) continue;
+    add_volumes(volumes, entry.path(), before_id + name + "/", task);
+    add_volumes_below(volumes, entry.path(), before_id + name + "/", task);
+  }
+}
+
+Volumes volumes_in(const fs::path& folder, const std::string& task) {
+  Volumes volumes;
+  add_volumes(volumes, folder, "", task);
+  if (volumes.empty()) add_volumes_below(volumes, folder, "", task);
   VOX_CHECK(!volumes.empty(), folder.string(), ": there is no volume in this folder.");
   return volumes;
 }

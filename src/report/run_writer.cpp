@@ -115,8 +115,12 @@ void RunWriter::checkpoint_written(const fs::path& file, int64_t step) {
 }
 
 void RunWriter::forget_checkpoint() {
-  const std::lock_guard lock(mutex_);
-  record_.last_checkpoint.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    if (record_.last_checkpoint.empty()) return;
+    record_.last_checkpoint.clear();
+  }
+  save_progress();
 }
 
 void RunWriter::beat(std::stop_token stop) {

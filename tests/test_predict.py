@@ -69,6 +69,14 @@ def test_a_volume_smaller_than_the_window_keeps_its_size(trained, voxloom, tmp_p
     assert tifffile.imread(tmp_path / "small.tif").shape == (5, 26, 9)
 
 
+def test_a_window_may_be_that_of_training_along_some_axes(trained, voxloom, tmp_path):
+    for window in ("auto,8,24", "16,8,24"):
+        voxloom("predict", trained / "run", trained / "images" / "case_000.npy", "--output", tmp_path / window,
+                "--probabilities", f"inference.window={window}", "inference.format=npy")
+    first, second = (np.load(tmp_path / window / "case_000.npy") for window in ("auto,8,24", "16,8,24"))
+    assert np.array_equal(first, second)
+
+
 def test_spacing_goes_with_the_prediction(trained, voxloom, tmp_path):
     import nibabel
     volume = np.load(trained / "images" / "case_000.npy")

@@ -6,6 +6,8 @@
 namespace vox {
 namespace {
 
+constexpr int64_t kMostSteps = 9'000'000'000;  // so that those of all epochs can be counted
+
 double seconds_of_unit(char unit) {
   switch (unit) {
     case 's':
@@ -26,7 +28,7 @@ double seconds_of_unit(char unit) {
 std::optional<Iterations> read_iterations(const std::string& text) {
   if (text == "auto") return Iterations{};
   if (const auto steps = read_integer(text)) {
-    if (*steps < 1) return std::nullopt;
+    if (*steps < 1 || *steps > kMostSteps) return std::nullopt;
     return Iterations{.steps = *steps, .seconds = {}};
   }
   if (text.empty() || seconds_of_unit(text.back()) == 0) return std::nullopt;
@@ -38,7 +40,7 @@ std::optional<Iterations> read_iterations(const std::string& text) {
 Iterations parse_iterations(const std::string& text) {
   const auto iterations = read_iterations(text);
   VOX_CHECK(iterations,
-            "training.iterations_per_epoch: expected a whole number from 1, auto, or a duration such as 6h, ",
+            "training.iterations_per_epoch: expected a whole number from 1 to 9e+09, auto, or a duration such as 6h, ",
             "90m or 30s, got \"", text, "\"");
   return *iterations;
 }

@@ -93,7 +93,7 @@ TEST(Read, RangesAscend) {
 TEST(Read, IterationsAreANumberAutoOrADuration) {
   for (const std::string good : {"250", "auto", "6h", "90m", "30s", "1.5h", "2d"})
     EXPECT_EQ(options_of("training: {iterations_per_epoch: " + good + "}").training.iterations_per_epoch, good);
-  for (const std::string bad : {"0", "-3", "6 hours", "h", "2.5", "0h", "nanh"})
+  for (const std::string bad : {"0", "-3", "6 hours", "h", "2.5", "0h", "nanh", "9223372036854775807"})
     EXPECT_THAT(error_of("training: {iterations_per_epoch: " + bad + "}"), HasSubstr("a duration such as 6h")) << bad;
 }
 

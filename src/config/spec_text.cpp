@@ -34,7 +34,8 @@ struct ExpectedName {
   std::string operator()(const int64_t*) const { return "a whole number"; }
   std::string operator()(const double*) const { return "a number"; }
   std::string operator()(const std::string*) const {
-    if (spec.form == Form::kIterations) return "a whole number from 1, auto, or a duration such as 6h, 90m or 30s";
+    if (spec.form == Form::kIterations)
+      return "a whole number from 1 to 9e+09, auto, or a duration such as 6h, 90m or 30s";
     return spec.choices.empty() ? "a text" : "one of";
   }
   std::string operator()(const Extent3*) const { return "three whole numbers z,y,x (or one for all three)"; }

@@ -9,9 +9,13 @@ from training import checkpoint, dice, rows, write_training
 
 def test_early_stopping_and_best_by_a_metric(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw)
-    voxloom("train", recipe, "--run", tmp_path / "run", "training.early_stop=2", "training.lr=1e-30",
-            "training.max_epochs=20", "training.iterations_per_epoch=2", "validation.metric=loss",
-            "training.warmup_steps=0")
+    command = ["train", recipe, "--run", tmp_path / "run", "training.early_stop=2", "training.lr=1e-30",
+               "training.max_epochs=20", "training.iterations_per_epoch=2", "validation.metric=loss",
+               "training.warmup_steps=0"]
+    why = "training.early_stop: loss no better in 2 validations"
+    assert f"Finished at step 6 ({why}); best loss" in voxloom(*command).stdout
+    voxloom(*command)  # it stays so
+    assert f"finished: {why}" in voxloom("status", tmp_path / "run").stdout
     scores = rows(tmp_path / "run", "val")
     assert len(scores) == 3  # nothing is learnt: the first is the best, two more without gain end it
     assert {"dice", "iou", "loss"} <= {name for name, value in scores[0].items() if value}

@@ -54,6 +54,22 @@ bool is_finished(const TrainState& state, const Options& options) {
   return stays_stopped(state, options) || is_over(state, options);
 }
 
+std::string why_early(const TrainState& state, const Options& options) {
+  if (!stays_stopped(state, options)) return "";
+  const int64_t count = state.validations_without_gain;
+  return concat("training.early_stop: ", options.validation.metric, " no better in ", count,
+                count == 1 ? " validation" : " validations");
+}
+
+std::string standing(const TrainState& state, const Options& options) {
+  const std::string early = why_early(state, options);
+  std::string text = concat(" at step ", state.step, early.empty() ? "" : concat(" (", early, ")"));
+  if (state.best_score)
+    text += concat("; best ", options.validation.metric, " ", format_number(*state.best_score, 4), " at step ",
+                   state.best_step);
+  return text;
+}
+
 std::string how_to_go_on(const TrainState& state, const Options& options) {
   const int64_t last = last_step(state, options);  // of shorter epochs it may be an earlier one
   const bool early = stays_stopped(state, options), over = is_over(state, options);

@@ -25,6 +25,12 @@ int64_t epoch_steps(const Options& options, size_t cases, double step_s);
 // Whether nothing is left to do after `state`.
 bool is_finished(const TrainState& state, const Options& options);
 
+// Why validations ended the run; empty: they did not.
+std::string why_early(const TrainState& state, const Options& options);
+
+// What a run that ends says: at which step, why early, and the best so far.
+std::string standing(const TrainState& state, const Options& options);
+
 // What a finished run says: how far it is, and what would make it longer.
 std::string how_to_go_on(const TrainState& state, const Options& options);
 

@@ -89,7 +89,7 @@ class Session {
   TrainOutcome already_finished(const ResumePoint& point) {
     const std::string how = how_to_go_on(point.state, options_);
     VOX_CHECK(former_ && holds(point), "the run that ", point.file.path.string(), " is from is finished ", how);
-    writer_.finish(RunState::kFinished);
+    writer_.finish(RunState::kFinished, why_early(point.state, options_));
     return {0, writer_.folder().path(), concat("The run ", writer_.folder().path().string(), " is finished ", how)};
   }
 
@@ -309,14 +309,11 @@ class Session {
     if (former_ && !changed_) {  // stopped before anything was done: the run is what it was
       writer_.put_back(*former_, concat("stopped: ", why));
     } else {
-      writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : "");
+      writer_.finish(stopped ? RunState::kStopped : RunState::kFinished, stopped ? why : why_early(state_, options_));
       write_report_quietly();
     }
-    std::string sentence = concat(stopped ? "Stopped" : "Finished", " at step ", state_.step);
-    if (state_.best_score)
-      sentence += concat("; best ", options_.validation.metric, " ", format_number(*state_.best_score, 4), " at step ",
-                         state_.best_step);
-    sentence += concat(". The run is in ", run);
+    std::string sentence =
+        concat(stopped ? "Stopped" : "Finished", standing(state_, options_), ". The run is in ", run);
     if (stopped) sentence += concat("; the same command with --run ", run, of_resume(), " goes on.");
     return {signal == 0 ? 0 : 128 + signal, run, sentence};
   }

@@ -218,10 +218,15 @@ def test_the_validation_split_is_predicted(trained, voxloom, tmp_path):
 
 
 def test_bad_cases_of_a_split_are_left_out_where_training_left_them_out(trained, voxloom, tmp_path):
-    cases = "[{id: gone, images: [gone.npy], split: test}, {id: here, images: [images/case_000.npy], split: test}]"
+    image = np.load(trained / "images" / "case_000.npy").astype(np.float32)
+    image[3, 4, 5] = np.nan  # its header is in order
+    np.save(trained / "hole.npy", image)
+    cases = ("[{id: gone, images: [gone.npy], split: test}, {id: hole, images: [hole.npy], split: test}, "
+             "{id: here, images: [images/case_000.npy], split: test}]")
     common = ["predict", trained / "run", "--split", "test", "--output", tmp_path, f"data.cases={cases}", "data.split=column"]
     said = voxloom(*common, "data.on_bad_case=skip").stderr
-    assert "case gone is left out" in said and [path.name for path in tmp_path.iterdir()] == ["here.tif"]
+    assert "case gone is left out" in said and "case hole is left out" in said and "z=3 y=4 x=5" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["here.tif"]
     refused = voxloom(*common, check=False)
     assert refused.returncode == 1 and "gone.npy" in refused.stderr
     volume = voxloom("predict", trained / "run", "gone.npy", "--output", tmp_path, "data.on_bad_case=skip", check=False)

@@ -6,11 +6,26 @@
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "infer/sliding_window.h"
 #include "kernels/gather.h"
 #include "volume/store.h"
 
 namespace vox {
+
+// What the files of a case hold is of no use, so that the case may be left out.
+struct Unreadable : Error {
+  explicit Unreadable(const Error& error) : Error(error) {}
+};
+template <class Read>
+auto read_input(const Read& read) {  // the input's faults as Unreadable
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.fault() == Fault::kInput) throw Unreadable(error);
+    throw;
+  }
+}
 
 // What lies outside a volume that is smaller than the window: as data.padding says, for training saw the same.
 GatherOptions outside_of(const DataOptions& data);

@@ -74,8 +74,7 @@ class Prediction {
       open_case(item, data_, preprocess_);
       return true;
     } catch (const Error& error) {
-      say(concat("case ", item.id, " is left out, as data.on_bad_case says: ", error.what()));
-      return false;
+      return leave_out(item, error);
     }
   }
 
@@ -105,14 +104,19 @@ class Prediction {
     return planned;
   }
 
-  void run(const Planned& planned) const {
-    const std::string& id = planned.item.id;
+  bool run(const Planned& planned) const {  // false where it is left out
     if (is_finished(planned.path, planned.fingerprint)) {
       say(concat(planned.path.string(), " is there already, from an earlier run of this command"));
     } else {
-      predict(planned);
+      try {
+        predict(planned);
+      } catch (const Unreadable& error) {
+        if (!options_.leaves_out_bad_cases) throw;
+        return leave_out(planned.item, error);
+      }
     }
-    if (progress_.written) progress_.written(id, planned.path);
+    if (progress_.written) progress_.written(planned.item.id, planned.path);
+    return true;
   }
 
  private:
@@ -161,7 +165,11 @@ class Prediction {
   }
 
   void predict_slices(const Planned& planned, const CaseOutput& output, PartFile& part) const {
-    const CaseInput input = input_of_case(planned);
+    CaseInput input = read_input([&] { return input_of_case(planned); });
+    input.image = [read = input.image](int64_t channel, const Box3& box) {
+      return read_input([&] { return read(channel, box); });
+    };
+    if (input.mask) input.mask = [read = input.mask](const Box3& box) { return read_input([&] { return read(box); }); };
     const Extent3& window = options_.window.window;
     WindowSource source = case_source(input, window, outside_of(data_));
     source.skip_below = options_.skip_below;
@@ -187,6 +195,10 @@ class Prediction {
     part.mark_done(part.info().extent.z);
   }
 
+  bool leave_out(const Case& item, const Error& error) const {
+    say(concat("case ", item.id, " is left out, as data.on_bad_case says: ", error.what()));
+    return false;
+  }
   void say(const std::string& line) const {
     if (progress_.say) progress_.say(line);
   }
@@ -354,7 +366,9 @@ void predict_cases(const std::vector<Network*>& networks, const Dataset& dataset
   if (options.submission == Submission::kOpenKbp)
     for (const Planned& planned : all) require_patient(file_of_volume(planned.item.images.front()));
   if (options.submission != Submission::kNone) require_names_apart(paths_of(all));
-  for (const Planned& planned : all) prediction.run(planned);
+  const size_t planned_cases = all.size();
+  std::erase_if(all, [&](const Planned& planned) { return !prediction.run(planned); });
+  VOX_CHECK(!all.empty(), "none of the ", planned_cases, " cases can be read");
   if (options.submission != Submission::kNone) submit(all, options, progress);
   for (const Planned& planned : all) forget_finished(planned.path);
 }

@@ -180,6 +180,9 @@ def test_a_recipe_from_a_pipe_is_refused_and_not_taken_for_an_empty_one(voxloom,
         said = sentence(voxloom("train", name, "--dry-run", check=False, pass_fds=[readable], timeout=20), 1)
         assert "pipe" in said
     os.close(readable)
+    for arguments in (["weights", "show"], ["train", recipe, "--run", tmp_path / "run", "--resume"]):
+        said = voxloom(*arguments, tmp_path / "fifo", check=False, timeout=20)
+        assert said.returncode == 1 and "fifo: it is a pipe" in said.stderr
 
 
 def test_a_conversion_that_is_ended_leaves_nothing_behind(tmp_path):

@@ -17,13 +17,17 @@
 namespace vox {
 
 InputFile::InputFile(const fs::path& path) : path_(path.string()) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // else a pipe is waited for
   if (descriptor_ < 0) throw_system_error("open", path_, errno);
   struct stat facts {};
   if (fstat(descriptor_, &facts) != 0 || S_ISDIR(facts.st_mode)) {
     const int reason = S_ISDIR(facts.st_mode) ? EISDIR : errno;
     close(descriptor_);
     throw_system_error("read", path_, reason);
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    close(descriptor_);
+    throw Error(concat("cannot read ", path_, ": it is a pipe or a device, not a file"));
   }
   size_ = facts.st_size;
 }

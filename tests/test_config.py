@@ -1,5 +1,6 @@
 """`voxloom list`, and the reference pages that it writes."""
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 from conftest import REPOSITORY
 
@@ -69,3 +70,22 @@ def test_an_unknown_list_names_the_known_ones(voxloom):
     assert result.returncode == 2 and result.stdout == ""
     assert all(what in result.stderr for what in names(voxloom))
     assert voxloom("list", "options", "--json", "--markdown", check=False).returncode == 2
+
+
+def test_what_the_guides_of_the_field_print_loads_on_top_of_a_recipe(voxloom, shared, tmp_path):
+    def load(fragment):
+        recipe = tmp_path / fragment.name
+        recipe.write_text(f"extends: [{REPOSITORY}/recipes/demo/train.yaml, {fragment}]\n")
+        voxloom("train", recipe, "--dry-run")  # on whatever machine: two of them ask for GPUs
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len(list(pool.map(load, (shared / "data" / "configs").glob("*.yaml")))) > 20
+
+
+def test_a_recipe_for_another_machines_gpus_is_shown_and_not_run(voxloom, tmp_path):
+    words = [REPOSITORY / "recipes/demo/train.yaml", f"data.root={tmp_path}/data", "system.num_gpus=1000"]
+    shown = voxloom("train", *words, "--dry-run")
+    assert "num_gpus: 1000" in shown.stdout and "on this machine the run would be refused" in shown.stderr
+    run = voxloom("train", *words, "--run", tmp_path / "run", check=False)
+    assert run.returncode == 1 and "system.num_gpus is 1000, but" in run.stderr
+    assert not list(tmp_path.iterdir()), "refused before the data is made"

@@ -164,11 +164,14 @@ void run_prediction(const Arguments& arguments, const Words& words, const Option
 // All that a run would refuse before its first step, as far as the headers of the files tell.
 void run_dry(const Config& config, const std::string& device) {
   const Options& options = config.options;
-  choose_device(device, options.system);
+  // A recipe may be checked on another machine than it trains on; a device that is named is of this one.
+  const std::string missing = device.empty() ? missing_gpus(options.system) : "";
+  choose_device(missing.empty() ? device : "cpu", options.system);
   check_missing_data(options);
   const HeaderFacts headers = check_headers(options);
   const std::string table = layer_table_text(options, headers.image_channels, headers.training_bytes);
   for (const std::string& warning : config.warnings) std::cerr << "warning: " << warning << '\n';
+  if (!missing.empty()) std::cerr << "warning: on this machine the run would be refused: " << missing << '\n';
   if (!headers.why_unknown.empty())
     std::cerr << "warning: there is no data yet that could be checked: " << headers.why_unknown << '\n';
   std::cout << to_yaml(options) << table;
@@ -186,6 +189,7 @@ void run(const Arguments& arguments) {
     request.config.warnings.push_back(key + " has no effect: " + reason);
   if (!arguments.follow.empty()) return follow({request.config, arguments.follow, arguments.device});
   if (arguments.dry_run) return run_dry(request.config, arguments.device);
+  if (!arguments.predict_only) choose_device(arguments.device, request.config.options.system);
   make_missing_data(request.config.options);
   if (arguments.predict_only) return run_prediction(arguments, words, request.config.options);
   if (!RunFolder::is_run(arguments.run)) check_cases(request.config.options);  // a mistake leaves no run behind

@@ -94,14 +94,22 @@ bool leaves_a_gpu_alone(const SystemOptions& system) {
   return !cuda::kCompiledIn && system.num_gpus != 0 && torch::cuda::is_available();
 }
 
+std::string missing_gpus(const SystemOptions& system) {
+  const std::string wanted = concat("system.num_gpus is ", system.num_gpus, ", but ");
+  const bool available = cuda::kCompiledIn && torch::cuda::is_available();
+  if (system.num_gpus >= 1 && !available)
+    return wanted + (cuda::kCompiledIn ? "there is no GPU here" : kBuiltForTheCpu) + "; set it to 0";
+  if (system.num_gpus > 1 && system.num_gpus > torch::cuda::device_count())
+    return concat(wanted, "there are ", int{torch::cuda::device_count()}, " GPUs here");
+  return "";
+}
+
 at::Device choose_device(const std::string& name, const SystemOptions& system) {
   ops::set_kernel_arch(system.kernel_arch);
   const bool available = cuda::kCompiledIn && torch::cuda::is_available();
   if (name.empty()) {
-    VOX_CHECK(system.num_gpus < 1 || available, "system.num_gpus is ", system.num_gpus, ", but ",
-              cuda::kCompiledIn ? "there is no GPU here" : kBuiltForTheCpu, "; set it to 0");
-    VOX_CHECK(system.num_gpus <= 1 || system.num_gpus <= torch::cuda::device_count(), "system.num_gpus is ",
-              system.num_gpus, ", but there are ", int{torch::cuda::device_count()}, " GPUs here");
+    const std::string missing = missing_gpus(system);
+    VOX_CHECK(missing.empty(), missing);
     return system.num_gpus != 0 && available ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   }
   if (name == "cpu") return at::Device(at::kCPU);

@@ -21,6 +21,8 @@ namespace vox {
 // "", "cpu", "cuda", "cuda:1". Empty: a GPU where there is one and system.num_gpus allows it, the first of several.
 // Error where what is asked for is not there.
 at::Device choose_device(const std::string& name, const SystemOptions& system);
+// Why system.num_gpus cannot be had on this machine; empty: it can.
+std::string missing_gpus(const SystemOptions& system);
 // There is a GPU that was not forbidden, but this program was built without kernels for it.
 bool leaves_a_gpu_alone(const SystemOptions& system);
 

@@ -209,6 +209,10 @@ def test_checkpoints_that_are_gone_are_missed(finished, tmp_path):
     said = finished("run", "training.max_epochs=4", *still).stderr
     assert "checkpoints are gone, of which the last was last.safetensors at step 12: it starts anew" in said
     assert (run / "checkpoints-before-1" / "metrics.csv").read_bytes() == curves
+    curves = (run / "metrics.csv").read_bytes()
+    shutil.rmtree(run / "checkpoints")
+    finished("run", "--resume", "never")
+    assert (run / "checkpoints-before-2" / "metrics.csv").read_bytes() == curves
 
 
 def test_a_term_with_a_delay_may_lose_the_outputs_that_it_looked_at(finished, tmp_path):

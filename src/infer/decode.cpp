@@ -114,15 +114,17 @@ Volume decode(const Logits& logits, const DecodeOptions& options) {
 
 namespace {
 
-// Of what one or two label channels tell, the logit of two being their difference.
+// Of what one or two label channels tell, the logit of two being their difference; 0 where no window lay.
 std::vector<float> foreground_alone(const Logits& logits, const DecodeOptions& options) {
   const int64_t voxels = logits.extent.voxels();
   const std::vector<int64_t> from = options.label_channels_of(logits.channels);
   const float* const likely = logits.data.as<float>() + from.back() * voxels;
   const float* const background = from.size() > 1 ? logits.data.as<float>() + from.front() * voxels : nullptr;
   std::vector<float> chance(static_cast<size_t>(voxels));
-  for (int64_t i = 0; i < voxels; ++i)
-    chance[static_cast<size_t>(i)] = 1 / (1 + std::exp((background ? background[i] : 0) - likely[i]));
+  for (int64_t i = 0; i < voxels; ++i) {
+    const bool nowhere = std::isinf(likely[i]) && likely[i] < 0;
+    chance[static_cast<size_t>(i)] = nowhere ? 0 : 1 / (1 + std::exp((background ? background[i] : 0) - likely[i]));
+  }
   return chance;
 }
 
@@ -149,6 +151,7 @@ namespace {
 std::vector<float> foreground_of(const Logits& logits, const DecodeOptions& options) {
   const int64_t voxels = logits.extent.voxels();
   const std::vector<int64_t> from = options.label_channels_of(logits.channels);
+  if (options.tells_foreground(std::ssize(from))) return foreground_alone(logits, options);
   std::vector<float> all(static_cast<size_t>(logits.channels * voxels));
   fill_numbers(all.data(), logits.data.as<float>(), logits.channels, voxels, options);
   std::vector<float> foreground(static_cast<size_t>(voxels));

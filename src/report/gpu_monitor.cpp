@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/start_thread.h"
 #include "base/text.h"
 
 namespace vox {
@@ -65,7 +66,9 @@ GpuMonitor monitor_of(int device) {
 }
 
 GpuWatch::GpuWatch(const GpuMonitor& monitor, std::chrono::milliseconds every)
-    : monitor_(monitor), last_(monitor.read()), thread_([this, every](std::stop_token stop) { watch(stop, every); }) {}
+    : monitor_(monitor),
+      last_(monitor.read()),
+      thread_(start_thread<std::jthread>([this, every](std::stop_token stop) { watch(stop, every); })) {}
 
 GpuReading GpuWatch::last() const {
   const std::lock_guard lock(mutex_);

@@ -137,15 +137,17 @@ void forget_scores(ResumePoint& point) {
 }
 
 std::string set_aside(const RunFolder& run) {
-  if (!fs::exists(run.checkpoints()) || fs::is_empty(run.checkpoints())) {
-    fs::remove(run.metrics());
-    return "";
-  }
+  const bool checkpoints = fs::exists(run.checkpoints()) && !fs::is_empty(run.checkpoints());
+  if (!checkpoints && !fs::exists(run.metrics())) return "";
   const fs::path aside = next_aside(run);
-  fs::rename(run.checkpoints(), aside);
+  if (checkpoints)
+    fs::rename(run.checkpoints(), aside);
+  else
+    make_folders(aside);
   move_curves(run, aside);
-  return concat("the run's checkpoints, which are of another history, and its curves so far, are now in ",
-                aside.string());
+  return concat("the run's ",
+                checkpoints ? "checkpoints, which are of another history, and its curves so far," : "curves so far",
+                " are now in ", aside.string());
 }
 
 bool is_harmless(const std::string& key) {

@@ -9,6 +9,7 @@
 #include "base/span.h"
 #include "ops/device.h"
 #include "pipeline/device_batch.h"
+#include "train/data_clock.h"
 #include "train/device_source.h"
 #include "train/learner.h"
 
@@ -119,6 +120,7 @@ class DeviceSource {
         device_(request.device),
         streams_(at::kCUDA),
         side_(streams_.getStreamFromGlobalPool(device_)),
+        clock_(device_),
         export_folder_(request.export_folder) {
     const Extent3& patch = request.options.data.patch_size;
     for (at::Tensor& plane : planes_) plane = at::empty({patch.voxels()}, at::TensorOptions(device_).dtype(at::kFloat));
@@ -175,12 +177,12 @@ class DeviceSource {
 
   void start(StageTimes& times) {
     Batch host;
-    const auto waiting = Clock::now();
+    clock_.begin();
     {
       const Span span("data_wait");
       VOX_ASSERT(pipeline_.next(host));
     }
-    times[Stage::kDataWait] += seconds_since(waiting);
+    times[Stage::kDataWait] += clock_.end();
     const auto sending = Clock::now();
     {
       const Span span("transfer");
@@ -256,6 +258,7 @@ class DeviceSource {
   at::Device device_;
   c10::impl::VirtualGuardImpl streams_;
   c10::Stream side_;
+  DataClock clock_;
   std::string export_folder_;
   at::Tensor planes_[3], moments_;
   Outputs outputs_[2];

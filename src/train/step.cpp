@@ -9,6 +9,7 @@
 
 #include "base/span.h"
 #include "kernels/cuda.h"
+#include "train/data_clock.h"
 
 namespace vox {
 namespace {
@@ -30,12 +31,14 @@ class Timed {
 }  // namespace
 
 BatchSource source_of(Pipeline& pipeline, const at::Device& device, const std::string& export_folder) {
-  return [&pipeline, device, export_folder](StageTimes& times) {
+  return [&pipeline, device, export_folder, clock = std::make_shared<DataClock>(device)](StageTimes& times) {
     Batch batch;
+    clock->begin();
     {
-      const Timed timed(times, Stage::kDataWait, "data_wait");
+      const Span span("data_wait");
       VOX_ASSERT(pipeline.next(batch));
     }
+    times[Stage::kDataWait] += clock->end();
     if (!export_folder.empty()) export_batch(batch, export_folder);
     const Timed timed(times, Stage::kTransfer, "transfer");
     return to_device(batch, device);

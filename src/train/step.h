@@ -25,7 +25,7 @@ namespace vox {
 
 enum class Stage { kDataWait, kTransfer, kForward, kLoss, kBackward, kOptimizer, kCount };
 constexpr int kStages = static_cast<int>(Stage::kCount);
-struct StageTimes {  // seconds of the host
+struct StageTimes {  // seconds of the host; kDataWait is what the step stood still (data_clock.h)
   std::array<double, kStages> seconds{};
   double& operator[](Stage stage) { return seconds[static_cast<size_t>(stage)]; }
   double operator[](Stage stage) const { return seconds[static_cast<size_t>(stage)]; }

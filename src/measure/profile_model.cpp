@@ -76,12 +76,20 @@ StepModel::StepModel(const Profile& profile, const Options& options) {
   if (here > 0) calibration_ = profile.step_ms / here;
 }
 
+double StepModel::data_left(const WhatIf& change) const {
+  return work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved * stretch_ / work_ms_, 0.0, 1.0) : 1;
+}
+
+double StepModel::own_ms(const WhatIf& change) const {
+  return std::max(0.0, queue_.step_ms - change.own_ms_saved - crowded_ms_ * (1 - data_left(change)));
+}
+
 double StepModel::raw(const WhatIf& change) const {
   QueueModel queue = queue_;
   if (change.workers > 0) queue.workers = change.workers;
   if (change.prefetch > 0) queue.batches_in_flight = change.prefetch + 2;
-  const double left = work_ms_ > 0 ? std::clamp(1 - change.data_ms_saved * stretch_ / work_ms_, 0.0, 1.0) : 1;
-  queue.step_ms = std::max(0.0, queue.step_ms - change.own_ms_saved - crowded_ms_ * (1 - left));
+  const double left = data_left(change);
+  queue.step_ms = own_ms(change);
   for (double& ms : queue.sample_ms) ms *= left;
   return std::max(predicted_step_ms(queue), cpu_ms_with(change, left) / cpus_);
 }
@@ -92,8 +100,9 @@ double StepModel::cpu_ms_with(const WhatIf& change, double data_left) const {
          std::max(0.0, other_cpu_ms_ - change.background_cpu_ms_saved);
 }
 
+// Where less was waited than the queue says, the waiting is what it overrates: the step itself takes what it took.
 double StepModel::predict(const WhatIf& change) const {
-  return raw(change) * calibration_;
+  return std::max(raw(change) * calibration_, own_ms(change));
 }
 
 CauseTimes cause_times(const Profile& profile) {

@@ -24,7 +24,8 @@ class StepModel {
 
  private:
   double raw(const WhatIf& change) const;
-
+  double data_left(const WhatIf& change) const;  // 0..1 of the work of samples
+  double own_ms(const WhatIf& change) const;     // of the step, without waiting
   double cpu_ms_with(const WhatIf& change, double data_left) const;
 
   QueueModel queue_;

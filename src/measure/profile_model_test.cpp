@@ -100,6 +100,23 @@ TEST(StepModel, SamplesAreNotChargedWithTheTimeInWhichAGpuComputes) {
   EXPECT_LT(StepModel(waits, {}).predict({.workers = 2}), 16);
 }
 
+// Every fifth sample takes long. The host waits for it, but the GPU has work meanwhile: the step took 14 ms where the
+// queue expects more, and batches ahead cannot make it shorter than what the GPU computes.
+TEST(StepModel, BatchesAheadDoNotShortenTheStepItself) {
+  StepRecord record = bound_by_samples().record;
+  record.on_gpu = true;
+  record.micro_batch = 1;
+  record.sums.sample_ms.assign(kSteps, 1);
+  for (size_t i = 0; i < record.sums.sample_ms.size(); i += 5) record.sums.sample_ms[i] = 60;
+  record.sums.steps.assign(kSteps, StageTable{{"data_wait", {1, 6, 0}}, {"forward", {1, 8, 8}}});
+  record.wall_ms = 14 * kSteps;
+  record.alone_ms = 13.5;
+  const StepModel model(conclude(record, {}), {});
+  EXPECT_NEAR(model.predict({}), 14, 1e-9);
+  EXPECT_NEAR(model.predict({.prefetch = 16}), 13.5, 0.1);
+  EXPECT_NEAR(model.predict({.data_ms_saved = 100}), 13.5, 0.1);
+}
+
 // A host that runs ahead of its GPU waits now here, now there: every third launch blocks until the GPU has caught up.
 TEST(StepModel, AStepOnAGpuTakesItsShareOfTheWholeTime) {
   StepRecord record = bound_by_samples().record;

@@ -65,6 +65,12 @@ def each_scroll_recipe():
             for name in ("train", "small", "large", "nnunet", "persistence")]
 
 
+def with_lengths():
+    """The folds as the recipe is, then shorter and longer."""
+    return [*FOLDS, *((f"`training.max_epochs={epochs}`", run, [*chosen, f"training.max_epochs={epochs}"])
+                      for epochs in (5, 20, 100) for _, run, chosen in FOLDS)]
+
+
 class Measurement:
     """One recipe: what it is run with, and how its predictions are scored. `chooses_for` names the recipe of a
     measurement by which its settings are chosen, on data that do not score it; `root` makes the folder it trains on."""
@@ -140,7 +146,7 @@ MEASUREMENTS = {
         [("", run, [*chosen, f"training.seed={fold}"]) for fold, (_, run, chosen) in enumerate(FOLDS)],
         "validation", score_dose_inside,
         ["data.split=kfold", "data.split_seed=0"], chooses_for="openkbp_dose/best", root=training_patients),
-    "hippocampus/train": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
+    "hippocampus/train": Measurement(with_lengths(), "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
     "scroll_surface/recipes": Measurement(each_scroll_recipe(), "validation", score_surface,

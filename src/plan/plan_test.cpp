@@ -227,6 +227,27 @@ TEST(Recipe, NothingIsValidatedWhereNothingIsHeldOut) {
   }
 }
 
+// 600 times 32 of 40 volumes that a patch covers, eight to a batch, are 2,400 steps; where eight patches cover one,
+// 19,200.
+TEST(Recipe, TrainsFewVolumesForFewerSteps) {
+  const Layout layout = layout_of_ct();
+  const auto planned = [&](size_t count, const Extent3& extent) {
+    const CaseShape shape{extent, {1, 1, 1}};
+    return read_back(
+        plan_recipe({layout, print_of(std::vector<CaseShape>(count, shape)), PlanStyle::kVoxloom, "/recipes/a.yaml"}));
+  };
+  const Options small = planned(40, {40, 56, 40});
+  EXPECT_EQ(small.data.folds, 5);
+  EXPECT_EQ(small.data.batch_size, 8);
+  EXPECT_EQ(small.data.patch_size.voxels(), 40 * 56 * 40);
+  EXPECT_EQ(small.training.max_epochs, 10);
+  EXPECT_EQ(small.validation.every, 1);
+  EXPECT_EQ(planned(5, {40, 56, 40}).training.max_epochs, 4) << "1,000 steps at least";
+  const Options large = planned(40, {256, 256, 256});
+  EXPECT_EQ(large.training.max_epochs, 100);
+  EXPECT_EQ(large.validation.every, 5);
+}
+
 TEST(RecipeText, QuotesWhateverANameHolds) {
   const std::string odd = "a: \"b\" # {c} \\ 'd'";
   EXPECT_EQ(read_back("data:\n  label: " + quoted(odd) + "\n").data.label, odd);

@@ -9,24 +9,12 @@
 #include "base/text.h"
 #include "plan/kept_size.h"
 #include "plan/normalisation.h"
-#include "plan/recipe_text.h"
+#include "plan/recipe_plan.h"
 
 namespace vox {
 namespace {
 
 constexpr int64_t kLargestBatch = 8;
-
-struct Plan {
-  const PlanRequest& request;
-  NetworkPlan network;
-  bool regression = false, binary = false, nnunet = false, anisotropic = false;
-  int64_t batch = 2, outputs = 1;
-  std::map<int64_t, int64_t> labels;  // value, voxels
-
-  const Layout& layout() const { return request.layout; }
-  const Fingerprint& print() const { return request.print; }
-  bool held_out() const { return layout().data.split != "none"; }
-};
 
 std::string spacing_text(const Spacing3& spacing) {
   return concat(rounded(spacing.z_mm, 6), " x ", rounded(spacing.y_mm, 6), " x ", rounded(spacing.x_mm, 6), " mm");
@@ -227,13 +215,16 @@ void write_augmentation(RecipeText& out, const Plan& plan) {
            plan.regression ? "dose"
            : scroll        ? "scroll_heavy"
                            : "nnunet",
-           plan.regression
-               ? "Flips that swap the parotids, turns by the beams' 40 degrees, shifts that keep the mask in "
-                 "sight."
+           plan.regression ? "Flips, turns by the beams' 40 degrees, shifts that keep the mask in sight."
            : scroll ? "Sheets have no preferred direction, and scans differ: turns, bends and changes of contrast."
                     : "Turns, scales, noise, blur, brightness, contrast, resolution, gamma and mirrors, as nnU-Net "
                       "draws them.");
-  if (!plan.regression && !scroll) write_slices(out, plan);
+  if (plan.regression)
+    out.line("flip", "{prob: 0.5, swap_channels: []}",
+             "Parotids keep their channels: planners spare one more than the other, and swapped they were predicted "
+             "1 Gy off.");
+  else if (!scroll)
+    write_slices(out, plan);
 }
 
 void write_model(RecipeText& out, const Plan& plan) {
@@ -256,83 +247,6 @@ void write_model(RecipeText& out, const Plan& plan) {
   const bool deep = network.topology.strides.size() > 2 && !plan.regression;
   out.line("deep_supervision", deep ? "true" : "false",
            deep ? "Coarser stages learn from the label too." : "Nothing is learnt at coarser stages.");
-}
-
-void write_loss(RecipeText& out, const Plan& plan) {
-  out.section("loss");
-  out.line("terms", "",
-           plan.regression ? "Only voxels that may receive dose count."
-                           : "Overlap and certainty, one as much as the other.");
-  if (plan.regression) return out.item("{name: masked_mae}");
-  const std::string batch = plan.nnunet && plan.network.low_resolution ? ", batch: true" : "";
-  out.item(concat("{name: dice", plan.binary ? "" : ", background: false", batch, "}"),
-           batch.empty() ? "" : "Over the whole batch: a patch is a small part of a volume and may lack a label.");
-  out.item(plan.binary ? "{name: bce}" : "{name: cross_entropy}");
-  const size_t stages = plan.network.topology.strides.size();
-  if (plan.nnunet && stages > 2)
-    out.line("deep_supervision_weights", yaml(supervision_weights(stages - 1)),
-             "Half the weight from stage to coarser stage; the coarsest has none.");
-}
-
-// Predictions of labels that know their place in the world are written so that they know it too; those of a challenge
-// as it wants them.
-void write_format(RecipeText& out, const Plan& plan) {
-  const LayoutKind kind = plan.layout().kind;
-  if (kind == LayoutKind::kVesuvius || kind == LayoutKind::kOpenKbp)
-    out.line("submission", kind == LayoutKind::kVesuvius ? "vesuvius" : "openkbp",
-             "`predict` also writes submission.zip as the challenge takes it; none: it does not.");
-  const DataOptions& data = plan.layout().data;
-  const std::string& label = data.cases.empty() ? data.label : data.cases.front().label;
-  for (const std::string suffix : {".nii.gz", ".nii", ".nrrd"})
-    if (ends_with(label, suffix))
-      return out.line("format", suffix.substr(1), "As the labels: predictions keep the spacing and the affine.");
-}
-
-void write_nnunet_training(RecipeText& out, const Plan& plan) {
-  out.section("training");
-  out.line("max_epochs", "1000", "nnU-Net's trainer, unchanged.");
-  out.line("iterations_per_epoch", "250");
-  out.line("optimizer", "sgd", "With Nesterov's momentum.");
-  out.line("momentum", "0.99");
-  out.line("nesterov", "true");
-  out.line("lr", "0.01");
-  out.line("weight_decay", "0.00003");
-  out.line("schedule", "poly", "Falls to zero by the power 0.9.");
-  out.line("poly_power", "0.9");
-  out.line("clip_norm", "12");
-  out.line("precision", "16-mixed", "As nnU-Net trains; bf16-mixed needs no loss scaling where the GPU has it.");
-  out.section("validation");
-  if (plan.held_out())
-    out.line("patches", std::to_string(50 * plan.batch), "50 batches after each epoch, for the best checkpoint.");
-  else
-    out.line("every", "0", "Nothing is held out.");
-  out.section("inference");
-  out.line("overlap", "0.5", "Windows overlap by half, weighted by a gaussian, over all eight mirrorings.");
-  out.line("blend", "gaussian");
-  out.line("tta", "mirror");
-  write_format(out, plan);
-}
-
-void write_training(RecipeText& out, const Plan& plan) {
-  out.section("training");
-  out.line("max_epochs", "100", "A start. iterations_per_epoch: 5m would make each of them five minutes long.");
-  out.line("iterations_per_epoch", plan.regression ? "auto" : "250");
-  out.line("optimizer", "adamw", "Little to tune; --like nnunet has the trainer of nnU-Net instead.");
-  out.line("lr", "0.001");
-  out.line("schedule", "cosine");
-  out.line("warmup_steps", "100");
-  out.line("clip_norm", "12", "Longer gradients are scaled down.");
-  out.line("ema", "0.999", "An average of the weights validates and predicts: calmer than the last ones.");
-  out.line("precision", "bf16-mixed", "Faster on a GPU, and no loss scaling; 32 is faster on most CPUs.");
-  out.section("validation");
-  out.line("every", plan.held_out() ? "5" : "0", plan.held_out() ? "Epochs." : "Nothing is held out.");
-  if (plan.regression) out.line("metric", "mae", "In Gy, inside the mask.");
-  if (!plan.regression && plan.held_out())
-    out.line("mode", "sliding_window", "Whole held-out volumes: their mean Dice chooses the best checkpoint.");
-  out.section("inference");
-  out.line("overlap", plan.regression ? "0" : "0.5",
-           plan.regression ? "A window is a whole patient." : "Windows overlap by half, weighted by a gaussian.");
-  write_format(out, plan);
 }
 
 // nnU-Net gives every label of the description an output, though no case may have it.
@@ -384,11 +298,7 @@ std::string plan_recipe(const PlanRequest& request) {
   write_data(out, plan);
   write_augmentation(out, plan);
   write_model(out, plan);
-  write_loss(out, plan);
-  if (plan.nnunet)
-    write_nnunet_training(out, plan);
-  else
-    write_training(out, plan);
+  write_learning(out, plan);
   return out.text();
 }
 

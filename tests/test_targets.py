@@ -7,6 +7,8 @@ from training import checkpoint, metadata, rows, write_training
 
 @pytest.mark.parametrize("recipe, words", [
     ("loss: {terms: [{name: cross_entropy, target: affinity}]}", "the target affinity has a volume for each channel"),
+    ("loss: {terms: [{name: dice, target: signed_distance}]}",
+     "dice is for classes, but the target signed_distance has real values; use mse"),
     ("loss: {terms: [{name: bce, target: affinity}]}\nvalidation: {metric: dice}", "known here: loss, loss.bce\n"),
     ("loss: {terms: [{name: bce, target: affinity}]}\nmodel: {out_channels: 2}\nvalidation: {metric: loss}",
      "bce sees 2 channels, but the target affinity has 3; set model.out_channels"),

@@ -48,6 +48,8 @@ void check_loss(const Options& options) {
     const bool values = made->channels() > 1 || !is_integer(made->dtype());
     for (const LossTerm& term : options.loss.terms) {
       if (term.target != target.name) continue;
+      VOX_CHECK(is_integer(made->dtype()) || find_loss(term.name).regression, "loss.terms: ", term.name,
+                " is for classes, but the target ", target.name, " has real values; use mse, mae or smooth_l1");
       VOX_CHECK(!values || !find_loss(term.name).needs_classes, "loss.terms: ", term.name,
                 " is for classes, of which a voxel has one, but the target ", target.name,
                 " has a volume for each channel; use bce, focal or dice");

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "report/machine.h"
+#include "report/progress.h"
 #include "report/run_folder.h"
 
 namespace vox::cli {
@@ -172,17 +173,17 @@ bool any_alive(const std::vector<RunView>& views) {
 
 // With --json it waits, and the one document is how the runs ended.
 void watch(const StatusOptions& options) {
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const bool screen = is_screen(STDOUT_FILENO);
   std::string shown;
   std::vector<RunView> views = look(options);
   for (; any_alive(views) && std::cout; views = look(options)) {
     std::string text;
     for (const RunView& view : views) text += describe(view);
-    if (text != shown && !options.json) std::cout << (terminal ? "\x1b[H\x1b[2J" : "") << text << std::flush;
+    if (text != shown && !options.json) std::cout << (screen ? "\x1b[H\x1b[2J" : "") << text << std::flush;
     shown = text;
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
-  if (terminal && !options.json) std::cout << "\x1b[H\x1b[2J";
+  if (screen && !options.json) std::cout << "\x1b[H\x1b[2J";
   print(views, options);
 }
 

@@ -96,10 +96,14 @@ std::string load_line(const LoadProgress& now) {
   return join(parts, "  ");
 }
 
+bool is_screen(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && !(term && std::string(term) == "dumb");
+}
+
 Progress::Progress(const ProgressOptions& options) : options_(options) {
   using Style = ProgressOptions::Style;
-  const bool terminal = isatty(fileno(options_.out)) == 1;
-  bar_ = options_.style == Style::kBar || (options_.style == Style::kAuto && terminal);
+  bar_ = options_.style == Style::kBar || (options_.style == Style::kAuto && is_screen(fileno(options_.out)));
   const char* no_colour = std::getenv("NO_COLOR");
   colour_ = bar_ && !(no_colour && *no_colour);
 }

@@ -38,9 +38,11 @@ struct LoadProgress {
   double seconds = 0;  // since loading began
 };
 
+bool is_screen(int descriptor);  // a terminal that lines can be taken from again (not TERM=dumb)
+
 struct ProgressOptions {
   std::FILE* out = stderr;
-  enum class Style { kAuto, kBar, kLines } style = Style::kAuto;  // kAuto: a bar where `out` is a terminal
+  enum class Style { kAuto, kBar, kLines } style = Style::kAuto;  // kAuto: a bar where `out` is a screen
   double line_seconds = 10;                                       // between plain lines
 };
 

@@ -1,6 +1,8 @@
 #include "report/progress.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -90,6 +92,19 @@ TEST(Progress, TheBarLeavesNothingBehindAndRespectsNoColor) {
   EXPECT_TRUE(plain.ends_with("\r\x1b[2K"));
   EXPECT_EQ(plain.find("m"), plain.find("mean")) << "no colour codes before the text";
   EXPECT_NE(coloured.find("\x1b[2m"), std::string::npos);
+}
+
+TEST(Progress, ATerminalThatKnowsNoEscapeCodesIsNoScreen) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  const char* before = std::getenv("TERM");
+  const std::string kept = before ? before : "";
+  setenv("TERM", "xterm", 1);
+  EXPECT_TRUE(is_screen(terminal));
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(is_screen(terminal));
+  before ? setenv("TERM", kept.c_str(), 1) : unsetenv("TERM");
+  close(terminal);
 }
 
 TEST(Progress, SlowStorageIsNamedOnce) {

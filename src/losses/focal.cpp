@@ -6,6 +6,11 @@
 namespace vox {
 namespace {
 
+// At 0 the power of a gamma below 1 has no slope: a voxel that is certain has that of the least uncertain one.
+at::Tensor uncertainty(const at::Tensor& rest) {
+  return rest.clamp_min(1e-30);
+}
+
 class Focal : public Loss {
  public:
   struct Options {
@@ -21,10 +26,11 @@ class Focal : public Loss {
   at::Tensor compute(const LossInput& input) const override {
     if (input.classes.defined()) {
       const at::Tensor log_p = input.logits.log_softmax(1).gather(1, input.classes.unsqueeze(1));
-      return mean_of_valid(log_p.neg() * (1 - log_p.exp()).clamp_min(0).pow(options_.gamma), input.valid);
+      return mean_of_valid(log_p.neg() * uncertainty(1 - log_p.exp()).pow(options_.gamma), input.valid);
     }
     const at::Tensor toward_truth = input.logits * (2 * input.target - 1);
-    at::Tensor values = at::log_sigmoid(toward_truth).neg() * toward_truth.neg().sigmoid().pow(options_.gamma);
+    at::Tensor values =
+        at::log_sigmoid(toward_truth).neg() * uncertainty(toward_truth.neg().sigmoid()).pow(options_.gamma);
     if (options_.alpha >= 0)
       values = values * (options_.alpha * input.target + (1 - options_.alpha) * (1 - input.target));
     return mean_of_valid(values, input.valid);

@@ -289,14 +289,14 @@ std::vector<std::string> LossSet::term_names() const {
 }
 
 // What is made from patches knows more of some samples than of others.
-bool LossSet::Impl::is_batch_wise(const Term& term) const {
+bool LossSet::Impl::is_batch_wise(const Term& term, bool masked) const {
   const bool made = !options.is_about_label(term.options);
-  return term.loss->batch_wise(partial || made) || (made && find_loss(term.options.name).regression);
+  return term.loss->batch_wise(partial || masked || made) || (made && find_loss(term.options.name).regression);
 }
 
-bool LossSet::batch_wise() const {
+bool LossSet::batch_wise(bool masked) const {
   return std::any_of(impl_->terms.begin(), impl_->terms.end(),
-                     [&](const Impl::Term& term) { return impl_->is_batch_wise(term); });
+                     [&](const Impl::Term& term) { return impl_->is_batch_wise(term, masked); });
 }
 
 LossResult LossSet::compute(const std::vector<at::Tensor>& logits, const Targets& targets, int64_t step,

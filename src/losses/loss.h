@@ -182,7 +182,7 @@ class LossSet {
   LateTerm restored(size_t term, size_t head, const std::vector<at::Tensor>& state) const;
 
   // Any term whose value over a batch is not the mean over its samples, so that the micro-batch matters.
-  bool batch_wise() const;
+  bool batch_wise(bool masked = false) const;  // masked: cases have masks of their own
 
  private:
   struct Impl;

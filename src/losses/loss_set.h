@@ -52,7 +52,7 @@ struct LossSet::Impl {
   void set_class_values(const DataOptions& data);
   bool takes_softmax(const Term& term) const;
   std::vector<int64_t> class_order_of(const Term& term, std::vector<int64_t>& values) const;
-  bool is_batch_wise(const Term& term) const;
+  bool is_batch_wise(const Term& term, bool masked) const;
   std::vector<int64_t> channels_of(const std::function<bool(const Term& term)>& wanted) const;  // that these terms see
   at::Tensor valid_voxels(const Targets& targets) const;
   at::Tensor classes_of(const at::Tensor& label, const at::Tensor& valid, int64_t channels) const;

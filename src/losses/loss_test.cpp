@@ -200,6 +200,31 @@ TEST(Dice, IsTheFormulaPerSampleAndOverTheBatchWithAndWithoutBackground) {
   }
 }
 
+// A voxel that is certain has an uncertainty of 0, at which the power of a gamma below 1 is infinitely steep.
+TEST(Focal, CertainVoxelsHaveFiniteGradients) {
+  for (const int64_t channels : {1, 3})
+    for (const char* gamma : {"0", "0.01", "0.5", "2"}) {
+      Case c;
+      c.channels = channels;
+      c.targets.label = at::ones({1, 1, 1, 1, 4}, at::kByte);
+      c.loss.terms = {term("focal", {{"gamma", scalar(gamma)}})};
+      at::Tensor logits = at::zeros({1, channels, 1, 1, 4});
+      logits.select(1, channels == 1 ? 0 : 1).copy_(at::tensor({0.F, 20.F, 100.F, 1000.F}).view({1, 1, 1, 4}));
+      logits.requires_grad_();
+      c.total(logits).backward();
+      EXPECT_TRUE(logits.grad().isfinite().all().item<bool>()) << channels << " " << gamma << logits.grad();
+      EXPECT_GT(logits.grad().abs().max().item<double>(), 1e-3);
+    }
+}
+
+TEST(LossSet, WhatMasksHideMakesMeansOfTheBatch) {
+  Case c;
+  c.loss.terms = {term("bce")};
+  const LossSet loss(c.loss, c.data, 1);
+  EXPECT_FALSE(loss.batch_wise());
+  EXPECT_TRUE(loss.batch_wise(/*masked=*/true));
+}
+
 TEST(CrossEntropy, IsTorchsWithIgnoredVoxelsAndClassWeights) {
   torch::manual_seed(16);
   const at::Tensor logits = at::randn({2, 3, 2, 3, 4}, at::kDouble);

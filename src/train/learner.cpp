@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/device_name.h"
 #include "kernels/cuda.h"
+#include "nets/untold.h"
 #include "nets/weights.h"
 #include "ops/kernel_choice.h"
 #include "train/step.h"
@@ -50,12 +51,19 @@ int64_t next_smaller_divisor(int64_t batch, int64_t micro) {
   return 0;
 }
 
-std::string minds_smaller_parts(const Learner& learner) {  // empty: nothing does
-  if (learner.network->parameters().has_running_statistics()) return "batch norm";
-  return learner.loss->batch_wise() ? "a batch-wise loss" : "";
+bool has_masks(const Dataset& dataset) {
+  return std::any_of(dataset.train.begin(), dataset.train.end(),
+                     [&](int64_t index) { return !dataset.cases[static_cast<size_t>(index)].mask.empty(); });
 }
 
-void require_shrinkable(const Options& options, const Learner& learner, int64_t micro) {
+std::string minds_smaller_parts(const WarmUpRequest& request) {  // empty: nothing does
+  const Learner& learner = request.learner;
+  if (learner.network->parameters().has_running_statistics()) return "batch norm";
+  return learner.loss->batch_wise(has_masks(request.store->dataset())) ? "a batch-wise loss" : "";
+}
+
+void require_shrinkable(const WarmUpRequest& request, int64_t micro) {
+  const Options& options = request.options;
   const std::string advice =
       "; use a smaller data.batch_size or data.patch_size, training.precision=bf16-mixed, or "
       "model.use_checkpoint=true";
@@ -64,7 +72,7 @@ void require_shrinkable(const Options& options, const Learner& learner, int64_t 
   VOX_CHECK(options.training.on_oom != "fail", "a batch of ", micro, " does not fit into the memory of the GPU",
             advice);
   if (options.training.on_oom == "shrink") return;
-  const std::string minds = minds_smaller_parts(learner);
+  const std::string minds = minds_smaller_parts(request);
   VOX_CHECK(minds.empty(), "a batch of ", micro, " does not fit into the memory of the GPU, and ", minds,
             " would learn otherwise from a smaller one", advice, ", or accept it with training.on_oom=shrink");
 }
@@ -200,8 +208,12 @@ Learner make_learner(const Options& options, const Store& store, const at::Devic
   learner.network = make_network_on(device, learner.model, options.training);
   learner.network->require_divisible(options.data.patch_size);
   if (const std::string& path = options.model.weights; !path.empty()) {
-    const LoadReport report = load_weights(*learner.network, SafetensorsFile(path), "", Missing::kKeep);
-    learner.partial_weights = partial_note(report, *learner.network, path);
+    const SafetensorsFile file(path);
+    const LoadReport report = load_weights(*learner.network, file, "", Missing::kKeep);
+    std::vector<std::string> notes{partial_note(report, *learner.network, path),
+                                   other_function_note(file.metadata(), learner.model, path)};
+    std::erase(notes, "");
+    learner.partial_weights = join(notes, ". ");
   }
   learner.loss = std::make_unique<LossSet>(options.loss, options.data, learner.model.out_channels, learner.model.heads);
   require_channels_for(store, *learner.loss);
@@ -249,8 +261,8 @@ WarmUp warm_up(const WarmUpRequest& request) {
       result.step_s = seconds[seconds.size() / 2] * static_cast<double>(micro_steps);
       return result;
     } catch (const c10::OutOfMemoryError&) {
-      require_shrinkable(request.options, request.learner, result.micro_batch);
-      const std::string minds = minds_smaller_parts(request.learner);
+      require_shrinkable(request, result.micro_batch);
+      const std::string minds = minds_smaller_parts(request);
       result.micro_batch = next_smaller_divisor(batch, result.micro_batch);
       result.shrunk =
           concat("a batch of ", batch, " does not fit into the memory of the GPU: it is now made of ",

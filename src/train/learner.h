@@ -52,7 +52,7 @@ struct Learner {
   std::unique_ptr<Network> network;
   std::unique_ptr<LossSet> loss;
   std::unique_ptr<Optimizer> optimizer;
-  std::string partial_weights;  // what to say where model.weights fits in part; else empty
+  std::string partial_weights;  // what to say where model.weights fits in part or is of another function; else empty
 };
 Learner make_learner(const Options& options, const Store& store, const at::Device& device);
 

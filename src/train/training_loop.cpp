@@ -211,6 +211,7 @@ bool TrainingLoop::validate_now() {
                 .store = parts_.store,
                 .options = options,
                 .data_threads = parts_.threads.data,
+                .micro_batch = parts_.state.micro_batch,
                 .images = options.monitor.images && epoch % std::max<int64_t>(1, options.monitor.image_every) == 0,
                 .progress = [&](int64_t done, int64_t total) { parts_.log.validating(done, total); },
                 .between = [&] { look_up_from_validation(); }});

@@ -188,6 +188,14 @@ std::string case_id(const Store& store, int64_t index) {
   return store.dataset().cases[static_cast<size_t>(index)].id;
 }
 
+at::Tensor logits_of(const at::Tensor& images, const ValidationRequest& request) {
+  if (request.micro_batch == 0 || images.size(0) <= request.micro_batch) return request.network.forward(images).front();
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : images.split(request.micro_batch))
+    parts.push_back(request.network.forward(part).front());
+  return at::cat(parts);
+}
+
 ValidationResult validate_patches(const ValidationRequest& request) {
   const Options& options = request.options;
   const int64_t batch_size = std::min(options.data.batch_size, std::max<int64_t>(1, options.validation.patches));
@@ -206,7 +214,7 @@ ValidationResult validate_patches(const ValidationRequest& request) {
   Batch host;
   for (int64_t done = 0; pipeline.next(host); ++done) {
     const DeviceBatch batch = to_device(host, request.network.parameters().device());
-    const at::Tensor logits = request.network.forward(batch.image).front();
+    const at::Tensor logits = logits_of(batch.image, request);
     judge.look_at(logits);
     judge.add_losses(request.loss.compute({logits}, batch.targets, 0, LossSet::Delays::kDisregarded));
     const std::string id = case_id(*request.store, batch.samples.front().case_index);

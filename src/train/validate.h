@@ -34,6 +34,7 @@ struct ValidationRequest {
   std::shared_ptr<Store> store;
   const Options& options;
   int data_threads = 1;
+  int64_t micro_batch = 0;  // samples that fit at once in training; 0: any number
   bool images = false;
   std::function<void(int64_t done, int64_t total)> progress;
   std::function<void()> between;  // after each batch of patches or windows; what it throws ends the validation

@@ -21,12 +21,15 @@ class Knowing : public Network {
  public:
   explicit Knowing(std::unique_ptr<Network> inner) : inner_(std::move(inner)) { parameters_ = inner_->parameters(); }
   std::vector<at::Tensor> forward(const at::Tensor& image, const ForwardContext&) override {
+    largest_ = std::max(largest_, image.size(0));
     const at::Tensor known = (image > image.mean()).to(at::kFloat) * 20 - 10, sure = at::full_like(known, 30);
     return {at::cat({sure, known, -sure}, 1)};
   }
   Extent3 divisor() const override { return inner_->divisor(); }
+  int64_t largest() const { return largest_; }  // batch
 
  private:
+  int64_t largest_ = 0;
   std::unique_ptr<Network> inner_;
 };
 
@@ -68,17 +71,28 @@ class Validate : public ::testing::Test {
     write_file(path, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + values);
   }
 
-  ValidationResult validated() const {
+  ValidationResult validated(int64_t micro_batch = 0, int64_t at_once = 4) const {
     ThreadPool pool(1);
     const auto store = std::make_shared<Store>(make_dataset(options_.data, 0, 1), options_.data, pool);
     Learner learner = make_learner(options_, *store, at::kCPU);
     Knowing network(std::move(learner.network));
-    return validate({network, *learner.loss, store, options_});
+    ValidationRequest request{network, *learner.loss, store, options_};
+    request.micro_batch = micro_batch;
+    const ValidationResult result = validate(request);
+    EXPECT_LE(network.largest(), at_once);
+    return result;
   }
 
   fs::path folder_;
   Options options_;
 };
+
+TEST_F(Validate, TakesNoMoreSamplesAtOnceThanFitInTraining) {
+  options_.data.batch_size = 4;
+  const ValidationResult whole = validated(0, 4), parts = validated(3, 3);
+  EXPECT_GT(whole.scores.size(), 4u);
+  EXPECT_EQ(whole.scores, parts.scores);
+}
 
 TEST_F(Validate, JudgesTheChannelsThatAreComparedWithTheLabel) {
   for (const char* mode : {"patches", "sliding_window"}) {

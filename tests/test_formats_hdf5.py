@@ -77,6 +77,20 @@ def test_h5py_reads_ours(voxloom, draw, tmp_path, codec):
         assert np.array_equal(read_through(voxloom, tmp_path / "b.h5", tmp_path), array)
 
 
+def test_a_file_with_other_datasets_is_not_replaced(voxloom, draw, tmp_path):
+    arrays = {name: random_array(draw, np.uint8, (3, 4, 5)) for name in ("raw", "label")}
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    refused = voxloom("convert", f"{tmp_path}/data.h5:raw", tmp_path / "data.h5", check=False)
+    assert refused.returncode == 1 and "it holds label, which would be lost" in refused.stderr, refused.stderr
+    with h5py.File(tmp_path / "data.h5") as file:
+        assert all(np.array_equal(file[name][...], array) for name, array in arrays.items())
+    voxloom("convert", f"{tmp_path}/data.h5:raw", tmp_path / "one.h5")
+    voxloom("convert", f"{tmp_path}/data.h5:label", tmp_path / "one.h5")  # the same dataset, written anew
+    assert np.array_equal(read_through(voxloom, tmp_path / "one.h5", tmp_path), arrays["label"])
+
+
 @pytest.mark.parametrize("options", [{"compression": "gzip"}, {"compression": "lzf"}, {"fletcher32": True}])
 def test_damaged_hdf5_is_one_sentence(voxloom, draw, tmp_path, options):
     array = random_array(draw, "uint16", (32, 32, 32))

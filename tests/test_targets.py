@@ -83,6 +83,20 @@ def test_values_are_written_as_the_loss_compared_them(voxloom, draw, tmp_path):
     recipe = write_training(tmp_path, draw, "loss: {terms: [{name: smooth_l1, tanh: true, target: signed_distance}]}\n")
     raw, written = raw_and_written(voxloom, recipe, tmp_path, "model.out_channels=1")
     assert np.allclose(written, np.tanh(raw), atol=1e-5) and abs(raw).max() > 0.1
+    refused = voxloom("predict", tmp_path / "run", tmp_path / "images" / "case_002.npy", "--output", tmp_path / "labels",
+                      check=False)
+    assert refused.returncode == 1 and "add --probabilities" in refused.stderr, refused.stderr
+
+
+def test_values_of_foreground_are_cut_at_the_threshold(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw, "loss: {terms: [{name: mse, target: foreground}]}\n")
+    raw, _ = raw_and_written(voxloom, recipe, tmp_path, "model.out_channels=1")
+    level = float(np.median(raw.round(3))) + 1e-4
+    level = min(max(level, 0.01), 0.99)
+    voxloom("predict", tmp_path / "run", tmp_path / "images" / "case_002.npy", "--output", tmp_path / "labels",
+            "--threshold", str(level))
+    found, sure = np.load(tmp_path / "labels" / "case_002.npy"), abs(raw[0] - level) > 1e-5
+    assert np.array_equal(found[sure] > 0, raw[0][sure] > level) and sure.mean() > 0.9
 
 
 @pytest.mark.parametrize("classes", [[1, 2], [2, 1], [2], [1, 0, 2]], ids=str)

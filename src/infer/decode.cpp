@@ -25,11 +25,22 @@ std::vector<uint8_t> labels_of(const std::vector<int64_t>& label_channels, const
   return bytes_of_classes(options.class_values, static_cast<int64_t>(label_channels.size()) + (implied ? 1 : 0));
 }
 
+bool contains(const std::vector<int64_t>& channels, int64_t channel) {
+  return std::find(channels.begin(), channels.end(), channel) != channels.end();
+}
+
+// What the network gives where the chance is the threshold: the threshold itself where a loss compared it with 0 and 1.
+double cut_of(int64_t channel, const DecodeOptions& options) {
+  if (contains(options.tanh_channels, channel)) return std::atanh(options.threshold);
+  if (contains(options.value_channels, channel)) return options.threshold;
+  return std::log(options.threshold / (1 - options.threshold));
+}
+
 void fill_labels(uint8_t* out, const float* logits, const std::vector<int64_t>& from, int64_t voxels,
                  const DecodeOptions& options) {
   const std::vector<uint8_t> label = labels_of(from, options);
   const bool implied = options.implies_background(std::ssize(from));
-  const double cut = std::log(options.threshold / (1 - options.threshold));  // the logit of the threshold
+  const double cut = cut_of(from.front(), options);
   for (int64_t i = 0; i < voxels; ++i) {
     size_t best = 0;
     for (size_t one = 1; one < from.size(); ++one)
@@ -55,10 +66,6 @@ void share_out(float* out, const float* logits, const std::vector<int64_t>& clas
       sum += out[channel * voxels + i] = std::exp(logits[channel * voxels + i] - largest);
     for (const int64_t channel : classes) out[channel * voxels + i] /= sum;
   }
-}
-
-bool contains(const std::vector<int64_t>& channels, int64_t channel) {
-  return std::find(channels.begin(), channels.end(), channel) != channels.end();
 }
 
 void fill_values(float* out, const float* logits, int64_t voxels, bool tanh) {  // 0 where every window was skipped
@@ -114,16 +121,29 @@ Volume decode(const Logits& logits, const DecodeOptions& options) {
 
 namespace {
 
+// Of one channel: 0 where no window lay, and what values of 0 and 1 were learnt as.
+void fill_chances_of(float* out, const Logits& logits, int64_t channel, const DecodeOptions& options) {
+  const int64_t voxels = logits.extent.voxels();
+  const float* const from = logits.data.as<float>() + channel * voxels;
+  if (!contains(options.value_channels, channel)) return fill_chances(out, from, voxels);
+  fill_values(out, from, voxels, contains(options.tanh_channels, channel));
+  for (int64_t i = 0; i < voxels; ++i) out[i] = std::clamp(out[i], 0.0F, 1.0F);
+}
+
 // Of what one or two label channels tell, the logit of two being their difference; 0 where no window lay.
 std::vector<float> foreground_alone(const Logits& logits, const DecodeOptions& options) {
   const int64_t voxels = logits.extent.voxels();
   const std::vector<int64_t> from = options.label_channels_of(logits.channels);
-  const float* const likely = logits.data.as<float>() + from.back() * voxels;
-  const float* const background = from.size() > 1 ? logits.data.as<float>() + from.front() * voxels : nullptr;
   std::vector<float> chance(static_cast<size_t>(voxels));
+  if (from.size() == 1) {
+    fill_chances_of(chance.data(), logits, from.front(), options);
+    return chance;
+  }
+  const float* const likely = logits.data.as<float>() + from.back() * voxels;
+  const float* const background = logits.data.as<float>() + from.front() * voxels;
   for (int64_t i = 0; i < voxels; ++i) {
     const bool nowhere = std::isinf(likely[i]) && likely[i] < 0;
-    chance[static_cast<size_t>(i)] = nowhere ? 0 : 1 / (1 + std::exp((background ? background[i] : 0) - likely[i]));
+    chance[static_cast<size_t>(i)] = nowhere ? 0 : 1 / (1 + std::exp(background[i] - likely[i]));
   }
   return chance;
 }
@@ -182,7 +202,7 @@ std::vector<float> object_probabilities(const Logits& logits, const DecodeOption
   if (!chain.wants_affinities() && knows_foreground(options)) found = foreground_of(logits, options);
   for (const int64_t channel : chosen_channels(logits.channels, options, chain)) {
     found.resize(found.size() + static_cast<size_t>(voxels));
-    fill_chances(found.data() + found.size() - voxels, logits.data.as<float>() + channel * voxels, voxels);
+    fill_chances_of(found.data() + found.size() - voxels, logits, channel, options);
   }
   return found;
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "config/config.h"
+
 namespace vox {
 namespace {
 
@@ -167,6 +169,37 @@ TEST(Decode, ValuesAreWhatTheLossCompared) {
   const DecodeOptions beside{.label_channels = {{0}}, .value_channels = {1, 2}, .tanh_channels = {2}};
   EXPECT_THAT(probabilities_of(beside),
               ElementsAre(near(chance(2)), near(chance(-1)), -3, 4, near(std::tanh(1)), near(std::tanh(-2))));
+}
+
+// As (name: mse, target: foreground) learns: the output itself is near 0 or 1.
+TEST(Decode, ValuesOfZeroAndOneAreCutAtTheThreshold) {
+  const std::vector<float> values{0.2F, 0.4F, 0.6F, 1.3F, -0.5F};
+  const auto labels = [&](const DecodeOptions& options) {
+    std::vector<uint8_t> found(values.size());
+    decode(reinterpret_cast<std::byte*>(found.data()), values.data(), 1, std::ssize(values), options);
+    return found;
+  };
+  EXPECT_THAT(labels({.label_channels = {{0}}, .value_channels = {0}}), ElementsAre(0, 0, 1, 1, 0));
+  EXPECT_THAT(labels({.threshold = 0.3, .label_channels = {{0}}, .value_channels = {0}}), ElementsAre(0, 1, 1, 1, 0));
+  EXPECT_THAT(labels({.label_channels = {{0}}, .value_channels = {0}, .tanh_channels = {0}}),
+              ElementsAre(0, 0, 1, 1, 0));
+  EXPECT_THAT(labels({.label_channels = {{0}}}), ElementsAre(1, 1, 1, 1, 0)) << "logits";
+}
+
+// A learner of such values leaves 0.1 of the 0 between two objects; as logits these would be chances above a half.
+TEST(Objects, OfAffinitiesThatAreValuesAreThoseOfTheirChances) {
+  const std::vector<float> none(6), along{0, 1, 1, 0.1F, 1, 1}, far{0, 0, 1, 0.05F, 0.05F, 1};
+  DecodeOptions options{.label_channels = std::vector<int64_t>{}, .value_channels = {0, 1, 2, 3, 4, 5}};
+  options.affinity_channels = {0, 1, 2, 3, 4, 5};
+  const Options recipe = parse_config(
+                             "inference: {postprocess: [{name: mutex_watershed, "
+                             "offsets: [[1, 0, 0], [0, 1, 0], [0, 0, 1], [2, 0, 0], [0, 2, 0], [0, 0, 2]]}]}",
+                             "/")
+                             .options;
+  const Logits values = row_of({none, none, along, none, none, far});
+  const Volume objects = objects_of(values, options, PostChain(recipe.inference.postprocess));
+  const uint32_t* const found = objects.data.as<uint32_t>();
+  EXPECT_THAT(std::vector(found, found + 6), ElementsAre(1, 1, 1, 2, 2, 2));
 }
 
 }  // namespace

@@ -257,15 +257,27 @@ std::string id_in(const std::filesystem::path& file, const std::string& pattern)
   return same ? name.substr(before.size(), name.size() - before.size() - after.size()) : "";
 }
 
+// Of a further channel, where that of the first one is `folder`: the same, or, in a recipe with folders of their own
+// (ct/{id}.nii, pet/{id}.nii), beside those at its end that have the recipe's names. Absent: nobody knows.
+std::optional<std::filesystem::path> folder_beside(std::filesystem::path folder, std::filesystem::path first,
+                                                   const std::filesystem::path& further) {
+  if (first == further) return folder;
+  for (; first.has_relative_path(); first = first.parent_path(), folder = folder.parent_path())
+    if (first.filename() != folder.filename()) return std::nullopt;
+  return folder / further;
+}
+
 // Further channels whose names differ as in the recipe: case_0001.nii.gz beside case_0000.nii.gz.
 void add_beside(Case& one, const DataOptions& data) {
-  const std::filesystem::path first = one.images.front();
+  const std::filesystem::path first = one.images.front(), first_form = data.images.front();
   for (size_t i = 1; i < data.images.size(); ++i) {
-    std::string form = std::filesystem::path(data.images[i]).filename().string();
+    const std::filesystem::path further = data.images[i];
+    std::string form = further.filename().string();
     const size_t at = form.find("{id}");
-    if (at == std::string::npos) return;
-    const std::filesystem::path beside = first.parent_path() / form.replace(at, 4, one.id);
-    if (!path_exists(beside)) return;
+    const auto folder = folder_beside(first.parent_path(), first_form.parent_path(), further.parent_path());
+    if (at == std::string::npos || !folder) return;
+    const std::filesystem::path beside = *folder / form.replace(at, 4, one.id);
+    if (!path_exists(beside) || beside == first) return;
     one.images.push_back(beside.string());
   }
 }

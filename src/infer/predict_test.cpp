@@ -65,5 +65,19 @@ TEST(DatasetOfInputs, NamesCasesAsTheRecipeDoesAndFindsTheirOtherChannels) {
   EXPECT_THAT(dataset.cases[3].images, ElementsAre("d_0000.npy", "e.npy")) << "as it was written";
 }
 
+TEST(DatasetOfInputs, FindsChannelsInTheFoldersOfTheRecipe) {
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "modalities";
+  for (const char* folder : {"ct", "pet", "mine"}) std::filesystem::create_directories(root / folder);
+  for (const char* name : {"ct/a.npy", "pet/a.npy", "ct/b.npy", "mine/a.npy"}) std::ofstream(root / name) << "voxels";
+  DataOptions data;
+  data.images = {"ct/{id}.npy", "pet/{id}.npy"};
+  const auto images_of = [&](const char* input) {
+    return dataset_of_inputs({(root / input).string()}, data).cases[0].images;
+  };
+  EXPECT_THAT(images_of("ct/a.npy"), ElementsAre((root / "ct/a.npy").string(), (root / "pet/a.npy").string()));
+  EXPECT_THAT(images_of("ct/b.npy"), ElementsAre((root / "ct/b.npy").string())) << "no second channel";
+  EXPECT_THAT(images_of("mine/a.npy"), ElementsAre((root / "mine/a.npy").string())) << "and not the first one again";
+}
+
 }  // namespace
 }  // namespace vox

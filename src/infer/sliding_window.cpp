@@ -305,8 +305,11 @@ int64_t blending_bytes(const WindowSource& source, const SlidingWindowOptions& o
   const int64_t ring = (output_channels + 1) * std::min(source.extent.z, options.window.z) * slice;
   const int64_t piece = slices_a_piece(source.extent, output_channels) * output_channels * slice;
   const auto pieces = static_cast<int64_t>(kPiecesBehind) + 3, batches = static_cast<int64_t>(kBatchesAhead) + 2;
-  const int64_t outputs = 2 * options.batch_size * output_channels * window;
-  return ring + pieces * piece + batches * options.batch_size * source.channels * window + outputs + 2 * window;
+  // A variant is turned there and back beside the sum of all of them.
+  const int64_t variants = options.augment == Augment::kNone ? 0 : 1;
+  const int64_t inputs = (batches + 2 * variants) * options.batch_size * source.channels * window;
+  const int64_t outputs = (2 + variants) * options.batch_size * output_channels * window;
+  return ring + pieces * piece + inputs + outputs + 2 * window;
 }
 
 Logits predict_logits(Network& network, const WindowSource& source, const SlidingWindowOptions& options,

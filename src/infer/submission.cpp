@@ -30,7 +30,8 @@ void require_submittable(Submission submission, const OutputOptions& output, int
   if (submission == Submission::kVesuvius)
     VOX_CHECK(output.decode.labels() && output.format == "tif" && !PostChain(output.postprocess).makes_objects(),
               "inference.submission: vesuvius is made of uint8 labels in <id>.tif; leave out --probabilities and steps "
-              "of inference.postprocess that make objects, and inference.format as it is");
+              "of inference.postprocess that make objects, and inference.format as it is, or set "
+              "inference.submission=none");
   if (submission == Submission::kOpenKbp)
     VOX_CHECK(
         output.decode.regression && output_channels == 1,

@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "io/blosc.h"
 #include "io/hdf5_dataset.h"
@@ -173,6 +175,21 @@ File open_copy(const std::string& hidden, const Target& target) {
   return file;
 }
 
+// Where no dataset is named the file becomes another, which must lose nothing but the same dataset.
+void require_replaceable(const Target& target) {
+  if (target.keeps || !fs::exists(target.file)) return;
+  const auto lock = lock_library();
+  const File file(H5Fopen(target.file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  H5G_info_t root{};
+  if (!file || H5Gget_info(file.get(), &root) < 0) return;
+  for (hsize_t i = 0; i < root.nlinks; ++i) {
+    std::array<char, 256> name{};
+    H5Lget_name_by_idx(file.get(), ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), H5P_DEFAULT);
+    VOX_CHECK(target.dataset == name.data(), target.shown, ": it holds ", printable(name.data()),
+              ", which would be lost; write a dataset of it as ", target.shown, ":NAME, or remove it first");
+  }
+}
+
 struct TemporaryFile {
   fs::path path;
   ~TemporaryFile() {
@@ -211,6 +228,7 @@ void write_to(const std::string& hidden, const Target& target, const SlabSource&
 void write_file(const std::string& path, const SlabSource& source, const WriteOptions& options, ThreadPool* pool) {
   const Plan plan = make_plan(path, source.info, options);
   const Target target = target_of(path);
+  require_replaceable(target);
   const fs::path folder = target.file.parent_path();
   if (!folder.empty()) make_folders(folder);
   static std::atomic<int> counter{0};

@@ -133,6 +133,7 @@ class LossSet {
     at::Tensor logits;  // undefined: no term is about the label
     bool foreground = false;
     std::vector<int64_t> values{};  // as in LabelChannels
+    bool logistic = true;           // outputs are logits, not the values 0 and 1 themselves
   };
   Compared compared_with_label(const at::Tensor& logits) const;
   struct LabelChannels {

@@ -91,7 +91,8 @@ LossSet::Compared LossSet::compared_with_label(const at::Tensor& logits) const {
   std::vector<int64_t> values;
   const std::vector<int64_t> order = impl_->class_order_of(*term, values);
   if (!order.empty()) seen = seen.index_select(1, at::tensor(order, at::kLong).to(seen.device()));
-  return {term->loss->takes_tanh() ? seen.tanh() : seen, impl_->is_foreground(*term), std::move(values)};
+  return {term->loss->takes_tanh() ? seen.tanh() : seen, impl_->is_foreground(*term), std::move(values),
+          !find_loss(term->options.name).regression};
 }
 
 LossSet::LabelChannels LossSet::label_channels() const {

@@ -100,11 +100,12 @@ bool knows_no_loss(const Trained& trained) {
 void tell_what_channels_are(DecodeOptions& decode, const Options& options, const ModelOptions& model) {
   const LossSet loss(options.loss, options.data, model.out_channels, model.heads);
   const LossSet::LabelChannels of_label = loss.label_channels();
-  if (!of_label.channels.empty() || model.out_channels > 1) decode.label_channels = of_label.channels;
+  decode.value_channels = loss.value_channels();
+  if (!of_label.channels.empty() || model.out_channels > 1 || !decode.value_channels.empty())
+    decode.label_channels = of_label.channels;
   decode.softmax = of_label.softmax;
   decode.boundary_channels = loss.channels_against("boundary");
   decode.affinity_channels = loss.channels_against("affinity");
-  decode.value_channels = loss.value_channels();
   decode.tanh_channels = loss.tanh_channels();
   if (of_label.foreground && decode.class_values.size() != 2) decode.class_values.clear();
   if (of_label.values.empty()) return;

@@ -118,7 +118,8 @@ at::Tensor classes_of(const LossSet::Compared& seen, double threshold) {
   std::vector<at::Tensor> slabs;
   for (const at::Tensor& logits : slabs_of(seen.logits)) {
     const auto [likeliest, channel] = logits.max(1, /*keepdim=*/true);
-    const at::Tensor classes = implied ? (channel + 1) * likeliest.sigmoid().gt(threshold) : channel;
+    const at::Tensor chance = seen.logistic ? likeliest.sigmoid() : likeliest;
+    const at::Tensor classes = implied ? (channel + 1) * chance.gt(threshold) : channel;
     slabs.push_back(classes.to(at::kCPU, at::kShort));
   }
   return at::cat(slabs, 2);

@@ -202,3 +202,33 @@ def test_the_dose_network_from_its_file_computes_the_recorded_output(voxloom, sh
     expected = np.fromfile(folder / "eval_output_before.bin", np.float32).reshape(2, 1, 64, 64, 64)
     ours = forward(voxloom, tmp_path, tmp_path / "ours.safetensors", torch.from_numpy(image.astype(np.float32)))
     assert np.linalg.norm(ours - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+# ---- what weights do not tell ----
+
+def nnunet(draw, residual, **more):
+    unet = pytest.importorskip("dynamic_network_architectures.architectures.unet")
+    torch.manual_seed(draw.randrange(2**31))
+    common = dict(input_channels=1, n_stages=2, features_per_stage=[4, 8], conv_op=torch.nn.Conv3d, kernel_sizes=3,
+                  strides=[1, 2], num_classes=2, n_conv_per_stage_decoder=[1], conv_bias=True,
+                  norm_op=torch.nn.InstanceNorm3d, norm_op_kwargs={"eps": 1e-5, "affine": True},
+                  nonlin=torch.nn.LeakyReLU, nonlin_kwargs={}) | more
+    if residual:
+        return unet.ResidualEncoderUNet(n_blocks_per_stage=[1, 2], **common).eval()
+    return unet.PlainConvUNet(n_conv_per_stage=[1, 2], **common).eval()
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("activation", [torch.nn.LeakyReLU, torch.nn.PReLU])
+def test_layers_that_nnunet_holds_twice_are_exported_twice(voxloom, draw, tmp_path, residual, dropout, activation):
+    more = {"dropout_op": torch.nn.Dropout3d, "dropout_op_kwargs": {"p": 0.1}} if dropout else {}
+    network = nnunet(draw, residual, nonlin=activation, **more)
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors",
+            *(["dropout=0.1"] if dropout else []))
+    assert_computes(voxloom, tmp_path, tmp_path / "ours.safetensors", network, torch.randn(1, 1, 8, 8, 8))
+    voxloom("weights", "export", tmp_path / "ours.safetensors", "--output", tmp_path / "back.pt")
+    state = torch.load(tmp_path / "back.pt", weights_only=True)
+    network.load_state_dict(state, strict=True)
+    assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())

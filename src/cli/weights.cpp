@@ -14,6 +14,7 @@
 #include "cli/weights_file.h"
 #include "cli/weights_forward.h"
 #include "config/config.h"
+#include "nets/untold.h"
 #include "train/state.h"
 
 namespace vox::cli {
@@ -155,6 +156,7 @@ void run_export(Arguments arguments) {
   VOX_CHECK(named, "--output is ", arguments.output,
             "; its name must end in .pt, .pth or .safetensors, or --format say");
   const ImportedNetwork imported = load(arguments);
+  for (const std::string& note : lost_in_export(imported.options)) std::cout << note << '\n';
   const std::vector<NamedTensor> tensors = state_dict(imported, StateDict::kWithSecondCopies);
   if (format == "pt") {
     write_torch_file(arguments.output, to_write<ArrayToWrite>(tensors));

@@ -88,6 +88,7 @@ int LayerNetwork::add_parameter(const ParameterSpec& spec, double value) {
 }
 
 Norm LayerNetwork::add_norm(const std::string& name, int64_t channels, const NormSpec& spec) {
+  if (!first_norm_) first_norm_ = spec.kind;
   Norm norm{.spec = spec};
   if (spec.kind == NormKind::kNone) return norm;
   VOX_CHECK(spec.kind != NormKind::kGroup || channels % spec.groups == 0, name, ": ", channels,
@@ -108,10 +109,47 @@ Norm LayerNetwork::add_norm(const std::string& name, int64_t channels, const Nor
 }
 
 Act LayerNetwork::add_activation(const std::string& name, const ActivationSpec& spec) {
+  if (!first_activation_) first_activation_ = spec;
   Act act{.spec = spec};
   if (spec.kind == ops::Activation::kPrelu)
     act.slope = add_parameter({concat(name, ".weight"), ParameterKind::kSlope, {1}, false, false}, spec.slope);
   return act;
+}
+
+std::string LayerNetwork::norm() const {
+  if (!first_norm_) return "";
+  switch (*first_norm_) {
+    case NormKind::kNone:
+      return "none";
+    case NormKind::kInstance:
+      return "instance";
+    case NormKind::kBatch:
+      return "batch";
+    case NormKind::kGroup:
+      return "group";
+  }
+  return "";
+}
+
+std::string LayerNetwork::activation() const {
+  using ops::Activation;
+  switch (first_activation_ ? first_activation_->kind : Activation::kNone) {
+    case Activation::kNone:
+      return "";
+    case Activation::kLeakyRelu:
+      return concat("leaky_relu with slope ", first_activation_->slope);
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kPrelu:
+      return "prelu";
+    case Activation::kElu:
+      return "elu";
+    case Activation::kSilu:
+      return "silu";
+  }
+  return "";
 }
 
 ops::Epilogue LayerNetwork::epilogue(const Norm& norm, const Act& act, const ForwardContext& context) const {

@@ -70,6 +70,10 @@ enum class WeightInit {
 };
 
 class LayerNetwork : public Network {
+ public:
+  std::string norm() const override;
+  std::string activation() const override;
+
  protected:
   LayerNetwork(const ModelOptions& options, uint64_t seed, WeightInit init);
 
@@ -122,6 +126,8 @@ class LayerNetwork : public Network {
   uint64_t seed_;
   WeightInit init_;
   int layers_ = 0;
+  std::optional<ops::NormKind> first_norm_;  // stand for all
+  std::optional<ActivationSpec> first_activation_;
 };
 
 // `name` as options spell it; auto is `own`.

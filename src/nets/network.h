@@ -48,6 +48,10 @@ class Network {
   // Error names the nearest sizes that fit. A network that pads as its original does takes any.
   virtual void require_divisible(const Extent3& patch) const;
   Extent3 round_up(const Extent3& patch) const;
+  // What follows its convolutions, as model.norm and model.activation spell it, a leaky ReLU with its slope. Empty
+  // where those options say nothing to the network.
+  virtual std::string norm() const { return ""; }
+  virtual std::string activation() const { return ""; }
 
  protected:
   ParameterSet parameters_;

@@ -25,6 +25,8 @@ class Adjusted : public Network {
   Extent3 divisor() const override { return inner_->divisor(); }
   LayerTable layer_table(const Extent3& patch, int64_t samples) override { return inner_->layer_table(patch, samples); }
   void require_divisible(const Extent3& patch) const override { inner_->require_divisible(patch); }
+  std::string norm() const override { return inner_->norm(); }
+  std::string activation() const override { return inner_->activation(); }
   ParameterSet& parameters() override { return inner_->parameters(); }
   const ParameterSet& parameters() const override { return inner_->parameters(); }
 

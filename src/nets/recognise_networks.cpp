@@ -37,6 +37,7 @@ void add_nnunet_decoder(Strings& options, const ShapeView& shapes) {
   options.push_back(
       option("out_channels", strides.front() == kOnes ? shapes.size(head, 0) : out_of_transposed(shapes, head)));
   if (shapes.any_ends_with(".norm.running_mean")) options.push_back("norm=batch");
+  if (shapes.any_ends_with(".nonlin.weight")) options.push_back("activation=prelu");
   if (!shapes.has("decoder.stages.0.convs.0.conv.bias")) options.push_back("conv_bias=false");
 }
 
@@ -95,7 +96,19 @@ Strings infer_resenc_unet(const ShapeView& shapes) {
   return options;
 }
 
-// Strides leave no trace in the weights: the original's 2 is assumed.
+// A residual unit with stride 1 has a residual of kernel 1, or none where the channels stay; other strides leave no
+// trace, and the original's 2 is assumed. Empty where it is assumed everywhere.
+Kernels seen_monai_strides(const ShapeView& shapes, const Kernels& kernels, const Sizes& channels) {
+  Kernels strides;
+  for (size_t level = 0; level + 1 < kernels.size(); ++level) {
+    const std::string residual = monai_level(static_cast<int64_t>(level)) + "0.residual.weight";
+    const bool keeps = channels[level] == channels[level + 1];
+    const bool flat = kernels[level] != kOnes && shapes.has(residual) && shapes.kernel(residual) == kOnes;
+    strides.push_back(flat || (keeps && !shapes.has(residual)) ? kOnes : Sizes{2, 2, 2});
+  }
+  return std::count(strides.begin(), strides.end(), kOnes) > 0 ? strides : Kernels{};
+}
+
 Strings infer_monai_unet(const ShapeView& shapes) {
   const int64_t units = shapes.count("model.0.conv.unit", ".conv.weight");
   const std::string down = units > 0 ? "0.conv.unit0.conv.weight" : "0.conv.weight", bottom = down.substr(2);
@@ -115,12 +128,17 @@ Strings infer_monai_unet(const ShapeView& shapes) {
                                                    : out_of_transposed(shapes, "model." + up)),
                   option("filters", filters), option("num_res_units", units)};
   add_kernels(options, "kernels", kernels);
+  Sizes channels{shapes.size("model." + down, 1)};
+  channels.insert(channels.end(), filters.begin(), filters.end());
+  const Kernels strides = units > 0 ? seen_monai_strides(shapes, kernels, channels) : Kernels{};
+  if (!strides.empty()) options.push_back(option("strides", strides));
   const bool transposed = shapes.has("model." + up);
   if (transposed) add_kernels(options, "up_kernels", up_kernels);
   add_monai_upsampling(options, shapes, transposed);
   // Scales without running statistics are those of a group norm or of an affine instance norm: that stays open.
   const bool batch = shapes.any_ends_with(".adn.N.running_mean"), scales = shapes.any_ends_with(".adn.N.weight");
   if (batch || !scales) options.push_back(batch ? "norm=batch" : "norm=instance");
+  if (shapes.any_ends_with(".adn.A.weight")) options.push_back("activation=prelu");
   if (!shapes.has("model." + down.substr(0, down.size() - 6) + "bias")) options.push_back("conv_bias=false");
   return options;
 }
@@ -159,6 +177,7 @@ Strings infer_dynunet(const ShapeView& shapes) {
                   option("strides", strides)};
   add_kernels(options, "kernels", kernels);
   if (shapes.any_ends_with(".norm1.running_mean")) options.push_back("norm=batch");
+  if (shapes.any_ends_with(".lrelu.weight")) options.push_back("activation=prelu");
   // The first block has no such convolution where it keeps its channels; the bottleneck always changes something.
   if (shapes.has("bottleneck.conv3.conv.weight")) options.push_back("residual=true");
   if (shapes.has("upsamples.0.transp_conv.conv.bias")) options.push_back("trans_bias=true");

@@ -6,18 +6,25 @@
 namespace vox {
 namespace {
 
+// Where nnU-Net's blocks have a layer in the sequence of convolution, dropout, norm and activation; -1: not there. Only
+// the first block of a residual one drops.
+int place_in_block(const std::string& block, const std::string& layer, bool has_dropout, const ShapeMap& all) {
+  const bool drops = has_dropout && !block.ends_with(".conv2") && block.find(".skip.") == std::string::npos;
+  const int norm = drops ? 2 : 1;
+  if (layer == "conv") return 0;
+  if (layer == "norm") return norm;
+  return layer == "nonlin" ? norm + (all.count(block + ".norm.weight") > 0 ? 1 : 0) : -1;
+}
+
 // nnU-Net: a block holds its layers by name and again as a sequence; the decoder holds the encoder.
-Strings nnunet_copies(const std::string& name, bool has_dropout) {
+Strings nnunet_copies(const std::string& name, bool has_dropout, const ShapeMap& all) {
   const size_t leaf = name.rfind('.');
   const size_t layer = leaf == std::string::npos || leaf == 0 ? leaf : name.rfind('.', leaf - 1);
   Strings names{name};
   if (layer != std::string::npos) {
-    const std::string kind = name.substr(layer + 1, leaf - layer - 1);
-    const int norm_index = has_dropout ? 2 : 1;  // convolution, dropout, norm, activation
-    if (kind == "conv" || kind == "norm") {
-      const int index = kind == "conv" ? 0 : norm_index;
-      names.push_back(concat(name.substr(0, layer), ".all_modules.", index, name.substr(leaf)));
-    }
+    const std::string block = name.substr(0, layer);
+    const int place = place_in_block(block, name.substr(layer + 1, leaf - layer - 1), has_dropout, all);
+    if (place >= 0) names.push_back(concat(block, ".all_modules.", place, name.substr(leaf)));
   }
   Strings copies(names.begin() + 1, names.end());
   if (name.starts_with("encoder.")) {
@@ -58,7 +65,7 @@ bool is_second_copy(const std::string& name) {
 
 Strings second_copies(const ModelOptions& options, const std::string& name, const ShapeMap& all) {
   if (options.architecture == "unet" || options.architecture == "resenc_unet") {
-    return nnunet_copies(name, options.dropout > 0);
+    return nnunet_copies(name, options.dropout > 0, all);
   }
   return options.architecture == "dynunet" ? dynunet_copies(name, all) : Strings{};
 }

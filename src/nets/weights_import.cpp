@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "nets/untold.h"
 
 namespace vox {
 namespace {
@@ -24,6 +25,7 @@ struct Plan {
   ModelOptions options;
   Place place;
   std::vector<std::string> notes;
+  std::optional<Recognised> found;  // of others
 };
 
 bool says_architecture(const Metadata& metadata) {
@@ -32,7 +34,7 @@ bool says_architecture(const Metadata& metadata) {
 
 // Files that we wrote say what they hold.
 Plan plan_of_ours(const WeightsSource& source, const std::vector<std::string>& overrides) {
-  Plan plan{.options = model_options(source.metadata, overrides), .place = {}, .notes = {}};
+  Plan plan{.options = model_options(source.metadata, overrides), .place = {}, .notes = {}, .found = {}};
   if (source.metadata.count("model.architecture") == 0) return plan;
   plan.place = {"model.", "ema."};
   for (const auto& [name, shape] : source.shapes) {
@@ -41,28 +43,6 @@ Plan plan_of_ours(const WeightsSource& source, const std::vector<std::string>& o
     break;
   }
   return plan;
-}
-
-bool says(const std::vector<std::string>& options, const std::string& key) {
-  return std::any_of(options.begin(), options.end(), [&](const std::string& text) {
-    return text.starts_with(key + "=") || text.starts_with("model." + key + "=");
-  });
-}
-
-// Error where norms that compute different things have the same tensors.
-void require_known_norm(const WeightsSource& source, const Recognised& found, const ImportRequest& request) {
-  const bool monai = found.architecture == "monai_unet", rsunet = found.architecture == "rsunet";
-  const bool known = says(found.options, "norm"), asked_for = says(request.overrides, "norm");
-  VOX_CHECK(!monai || known || asked_for, source.path, ": the norms of this monai_unet may be group norms or affine ",
-            "instance norms, whose tensors have the same names and shapes; for group norms add norm=group ",
-            "norm_groups=N (the file does not say how many); affine instance norms of monai_unet are not supported");
-  VOX_CHECK(!rsunet || known || asked_for, source.path,
-            ": the norms of this rsunet have no tensors; add norm=instance ",
-            "where it was trained with instance norms, norm=none where it has none");
-  const bool grouped = std::count(found.options.begin(), found.options.end(), "norm=group") > 0;
-  VOX_CHECK(!rsunet || !grouped || says(request.overrides, "norm_groups"), source.path,
-            ": the norms of this rsunet are group norms, and the file does not say how many groups they have; add ",
-            "norm_groups=N, the num_groups it was trained with");
 }
 
 Plan plan_of_others(const WeightsSource& source, const ImportRequest& request) {
@@ -75,12 +55,13 @@ Plan plan_of_others(const WeightsSource& source, const ImportRequest& request) {
   std::vector<std::string> options = found ? found->options : std::vector<std::string>{};
   options.push_back("architecture=" + (found ? found->architecture : request.architecture));
   if (found) {
-    require_known_norm(source, *found, request);
+    require_told(source.path, *found, request.overrides);
     plan.notes.push_back(concat("recognised as ", found->architecture, ": ", join(found->options, " ")));
     plan.place.prefix = found->prefix;
   }
   options.insert(options.end(), request.overrides.begin(), request.overrides.end());
   plan.options = model_options({}, options);
+  plan.found = found;
   return plan;
 }
 
@@ -206,6 +187,10 @@ ImportedNetwork import_network(const WeightsSource& source, const ImportRequest&
     imported.network = make_network(plan.options, 0);
   } catch (const Error& error) {
     throw with_context(source.path, error);
+  }
+  if (plan.found) {
+    const std::string note = assumed_note(*plan.found, request.overrides, plan.options, *imported.network);
+    if (!note.empty()) imported.notes.push_back(note);
   }
   Importer(source, plan, *imported.network).run(request.missing, imported.notes);
   return imported;

@@ -105,6 +105,21 @@ def test_numbers_of_objects_may_need_more_than_32_bits(ops, source, dtype, numbe
     assert torch.equal(ours, expected) and ours.dtype == torch.int32
 
 
+def test_numbers_of_objects_stay_whole_under_torch_compile(ops, source):
+    labels = source.integers(0, 3, size=(5, 6, 7))
+    large = torch.from_numpy(np.where(labels == 2, 2**32, labels))
+    compiled = torch.compile(lambda x: ops.connected_components(x, 6) + 1, backend="eager")
+    assert torch.equal(compiled(large) - 1, ops.connected_components(torch.from_numpy(labels), 6))
+
+
+def test_tensors_on_two_devices_are_refused(ops):
+    here, there = torch.zeros(1, 1, 4, 4, 4), torch.zeros(1, 1, 4, 4, 4, device="meta")
+    for loss in (ops.dice_bce, ops.cldice):
+        for tensors in ((here, there), (there, here)):
+            with pytest.raises(ValueError, match="cpu and meta; bring them to one device"):
+                loss(*tensors)
+
+
 def test_probabilities_are_no_labels(ops):
     with pytest.raises(ValueError, match="> 0.5"):
         ops.connected_components(torch.full((2, 2, 2), 0.7))

@@ -1,9 +1,10 @@
 """Voxloom's kernels for PyTorch: operators on tensors of any memory layout, differentiable where it makes sense.
 
 Volumes are the last three axes (z, y, x); all axes before them are volumes of their own. Tensors on a GPU are computed
-there where the library was built with CUDA and has a kernel for them (distances, components, thinning, Betti numbers,
-Dice with cross entropy, soft skeletons in float32 of values from 0 to 1, persistent components and cavities), else on
-the CPU and brought back (persistent tunnels, soft skeletons in float64). Every function works under `torch.compile`.
+there where the library was built with CUDA, else on the CPU and brought back, as soft skeletons in float64 are. Soft
+skeletons in float32 are then those of probabilities: of values below 0 or above 1 the GPU's gradient is wrong, so give
+such as float64. Persistence on a GPU takes fewer than 2^29 voxels, for tunnels 2^28: a larger volume is an error there,
+and no error with `.cpu()`. Every function works under `torch.compile`, in which connected_components breaks the graph.
 """
 import math
 import os
@@ -29,13 +30,20 @@ torch.ops.load_library(_library())
 _ops = torch.ops.voxloom
 
 
+def _device_of(*tensors):
+    devices = {str(tensor.device) for tensor in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"voxloom: tensors are on {' and '.join(sorted(devices))}; bring them to one device")
+    return tensors[0].device
+
+
 def _for_gpu_tensors(name):
     on_cpu = getattr(_ops, name).default
     on_gpu = getattr(_ops, name + "_cuda").default if hasattr(_ops, name + "_cuda") else None
 
     def compute(*arguments):
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
-        device = tensors[0].device
+        device = _device_of(*tensors)
         wide = name.startswith("soft_skeleton") and tensors[0].dtype == torch.float64
         if on_gpu is not None and not wide:
             with torch.cuda.device(device):
@@ -94,13 +102,14 @@ def _bytes(mask):
     return (mask != 0).to(torch.uint8).contiguous()
 
 
+@torch.compiler.disable  # it looks at the values
 def _labels(labels):
     """As int32, in which what was equal is equal and 0 is 0: numbers of objects may need more bits."""
     if labels.dtype in (torch.uint32, torch.uint64):
         labels = labels.view(torch.int32 if labels.dtype == torch.uint32 else torch.int64)
     narrow = labels.to(torch.int32)
     wide = labels.dtype == torch.int64 or labels.is_floating_point()
-    if not wide or torch.compiler.is_compiling() or bool((narrow == labels).all()):
+    if not wide or bool((narrow == labels).all()):
         return narrow.contiguous()
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise ValueError("voxloom: labels are not whole numbers; of probabilities take a mask, as probabilities > 0.5")
@@ -132,6 +141,7 @@ def cldice(prediction, target, iterations=3, erosion="cross", smooth=1.0):
     """1 - clDice of probabilities and a mask of the same shape, over everything at once (Shit et al. 2021)."""
     if prediction.shape != target.shape:
         raise ValueError(f"voxloom: prediction is {tuple(prediction.shape)} and target {tuple(target.shape)}")
+    _device_of(prediction, target)
     if prediction.dtype in (torch.float16, torch.bfloat16):
         prediction = prediction.float()  # sums over a volume are beyond half precision
     target = target.to(prediction.dtype)
@@ -145,6 +155,7 @@ def dice_bce(logits, target, dice_weight=1.0, bce_weight=1.0, smooth=1.0, ignore
     """Soft Dice of each sample (first axis) and mean binary cross entropy, from logits, in one pass over the voxels."""
     if logits.shape != target.shape:
         raise ValueError(f"voxloom: logits are {tuple(logits.shape)} and target {tuple(target.shape)}")
+    _device_of(logits, target)
     values = target.float()
     if ignore is not None:
         values = torch.where(target == ignore, torch.full_like(values, -1), values)

@@ -33,6 +33,14 @@ def test_blocks_in_turns(voxloom):
     assert blocks[0]["loss"] != blocks[1]["loss"]  # steps were done in between
 
 
+def test_a_step_has_the_channels_that_the_recipe_states(voxloom):
+    small = ["model.filters=4,8", "data.patch_size=8,8,8", "--steps", 1, "--warm-up", 1, "--json"]
+    [row] = json.loads(voxloom("bench", "step", "model.in_channels=2", *small).stdout)
+    assert row["median_ms"] > 0
+    [row] = json.loads(voxloom("bench", "step", "--channels", 3, *small).stdout)
+    assert row["median_ms"] > 0
+
+
 # Of the first step with known choices of kernels, and of later ones, on an H200 (2026-11-15), as `bench step` gives them.
 PEAKS_GB = {"nnunet_128_b2": (3.037, 3.060), "mlperf_128_b7": (9.580, 9.601), "vesuvius_b2": (1.830, 1.841),
             "kbp64_b2": (2.755, 2.780), "basic_112_b4": (5.282, 5.315), "monaiunet_112_b4": (1.084, 1.068)}

@@ -70,7 +70,9 @@ void define_bench_step(CLI::App& command) {
       ->check(CLI::NonNegativeNumber);
   command.add_option("--threads", arguments->request.threads, "torch's own threads; 0: all there are")
       ->check(CLI::Range(0, 1024));
-  command.add_option("--channels", arguments->request.in_channels, "channels of the image")->check(CLI::PositiveNumber);
+  command
+      .add_option("--channels", arguments->request.in_channels, "channels of the image; without it model.in_channels")
+      ->check(CLI::PositiveNumber);
   command.add_option("--device", arguments->request.device, "cpu, cuda or cuda:N; without it a GPU where there is one");
   command.add_option("--cudnn-plans", arguments->request.cudnn_plans,
                      "plans that cuDNN may time for each convolution; 0: as training does");

@@ -85,6 +85,7 @@ struct StepBench::Impl {
 
   Impl(const Options& all, const StepBenchRequest& asked) : options(all), request(asked) {
     clock.lap("program");
+    if (request.in_channels == 0) request.in_channels = std::max<int64_t>(1, options.model.in_channels);
     device = choose_device(request.device, options.system);
     at::set_num_threads(request.threads > 0 ? request.threads : available_cpus());
     choose_kernels(options.training);

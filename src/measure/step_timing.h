@@ -17,9 +17,9 @@ struct StepBenchRequest {
   int64_t block =
       0;            // steps between two readings of the clock; 0: one on a CPU, all on a GPU, which works on meanwhile
   int threads = 0;  // torch's own; 0: all there are
-  std::string device;  // empty: a GPU where there is one
-  int64_t in_channels = 1;
-  int cudnn_plans = 0;  // that cuDNN may time for each convolution; 0: as training does
+  std::string device;       // empty: a GPU where there is one
+  int64_t in_channels = 0;  // 0: as model.in_channels says, one where it does not
+  int cudnn_plans = 0;      // that cuDNN may time for each convolution; 0: as training does
 };
 
 struct StepBenchFacts {

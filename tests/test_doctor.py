@@ -184,3 +184,12 @@ def test_synthetic_data_is_not_made(doctor, tmp_path):
 def test_a_misspelt_key_is_the_usual_error(voxloom, recipe):
     result = voxloom("doctor", recipe, "data.batchsize=2", "--json", check=False)
     assert result.returncode == 1 and result.stdout == "" and "batch_size" in result.stderr
+
+
+def test_a_recipe_without_data_is_judged_too(voxloom, tmp_path):
+    (tmp_path / "empty.yaml").write_text("{}\n")
+    result = voxloom("doctor", tmp_path / "empty.yaml", "--device", "cpu", "--json", check=False, cwd=tmp_path)
+    rows = {row["name"]: row for row in json.loads(result.stdout)["recipe"]}
+    assert result.returncode == 1 and rows["data"]["verdict"] == "will fail"
+    assert rows["device"]["sentence"] == "trains on the CPU"
+    assert voxloom("doctor", "--device", "gpu", check=False).returncode == 1

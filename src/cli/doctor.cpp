@@ -16,6 +16,7 @@
 #include "cli/shell_word.h"
 #include "cli/torch_version.h"
 #include "config/config.h"
+#include "config/device_name.h"
 #include "measure/doctor.h"
 #include "measure/doctor_child.h"
 #include "measure/doctor_recipe.h"
@@ -30,7 +31,7 @@ constexpr int kRecipeFails = 1, kMachineFails = 3;
 constexpr double kChildSeconds = 60;
 
 struct Arguments {
-  std::string config, probe;
+  std::string config, device, probe;
   std::vector<std::string> overrides;
   bool as_json = false;
 };
@@ -76,6 +77,7 @@ void print_summary(Outlook verdict) {
 std::vector<Finding> examine(const Config& config, const Arguments& arguments, const MachineView& machine) {
   RecipeFacts facts = recipe_facts(config, shell_word(arguments.config), machine);
   for (const std::string& word : arguments.overrides) facts.changes.push_back(shell_word(word));
+  if (!arguments.device.empty()) facts.changes.push_back("--device " + arguments.device);
   return examine_recipe(facts);
 }
 
@@ -83,7 +85,10 @@ void run(const Arguments& arguments) {
   if (!arguments.probe.empty()) return convolve_bfloat16();
   const bool has_recipe = !arguments.config.empty();
   const Config config = has_recipe ? load_config(arguments.config, arguments.overrides) : Config{};
-  const MachineView machine = this_machine(config.options.data.cache_dir);
+  VOX_CHECK(arguments.device.empty() || is_device_name(arguments.device), "--device is \"", arguments.device,
+            "\"; it is cpu, cuda or cuda:N");
+  MachineView machine = this_machine(config.options.data.cache_dir);
+  machine.device = arguments.device;
   const std::vector<Finding> of_machine = examine_machine(machine);
   std::vector<Finding> of_recipe;
   if (has_recipe) of_recipe = examine(config, arguments, machine);
@@ -105,6 +110,8 @@ void define(CLI::App& command) {
   auto arguments = std::make_shared<Arguments>();
   command.add_option("config", arguments->config, "recipe to look at as well");
   command.add_option("overrides", arguments->overrides, "key=value ...");
+  command.add_option("--device", arguments->device,
+                     "cpu, cuda or cuda:N, that the recipe is to train on; without it a GPU where there is one");
   command.add_flag("--json", arguments->as_json, "one JSON document on standard output");
   command.add_option("--probe", arguments->probe, "only run one operation that may kill the process: bfloat16")
       ->check(CLI::IsMember({"bfloat16"}));

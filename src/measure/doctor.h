@@ -37,6 +37,7 @@ struct ChildOutcome {
 struct MachineView {
   fs::path root = "/";                 // of the files of /proc, /sys and /dev
   std::optional<std::string> visible;  // CUDA_VISIBLE_DEVICES
+  std::string device;                  // --device; empty: the recipe says
   TorchFacts torch;
   GpuFacts gpus;
   std::vector<NamedFolder> folders;

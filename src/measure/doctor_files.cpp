@@ -201,6 +201,15 @@ MemoryCounts count_memory(const MachineView& machine) {
   return counts;
 }
 
+int64_t spare_memory(const MachineView& machine) {
+  const MemoryCounts counts = count_memory(machine);
+  if (!counts.limit) return counts.available;
+  double resident = 0;  // the container's own count holds files that were read, which give way
+  for (const std::string& line : read_lines(machine, "/proc/self/status"))
+    if (line.starts_with("VmRSS:")) resident = 1024 * std::strtod(line.c_str() + 6, nullptr);
+  return std::clamp<int64_t>(static_cast<int64_t>(counts.limit->value - resident), 0, counts.available);
+}
+
 Mount mount_of(const MachineView& machine, const fs::path& path) {
   const std::string wanted = fs::absolute(path).lexically_normal().string();
   Mount found;

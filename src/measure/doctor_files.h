@@ -37,6 +37,8 @@ struct MemoryCounts {  // bytes
   int64_t usable() const;  // the smaller of what there is and what the container allows
 };
 MemoryCounts count_memory(const MachineView& machine);
+// What this process could take beside what it has: of the machine's free memory, and of what the container leaves it.
+int64_t spare_memory(const MachineView& machine);
 
 struct Mount {
   std::string point, type, source, options;

@@ -25,6 +25,7 @@ GpuState read_gpu(const GpuDriverApi& api, void* gpu, int64_t own_pid) {
   GpuState state;
   std::array<char, 96> name{};
   if (api.name && api.name(gpu, name.data(), name.size()) == kDriverSuccess) state.name = name.data();
+  if (api.uuid && api.uuid(gpu, name.data(), name.size()) == kDriverSuccess) state.uuid = name.data();
   GpuDriverApi::Memory memory;
   if (api.memory && api.memory(gpu, &memory) == kDriverSuccess) {
     state.total_bytes = static_cast<int64_t>(memory.total);
@@ -137,6 +138,7 @@ GpuDriverApi load_gpu_driver() {
   find_symbol(library, "nvmlDeviceGetCount_v2", api.count);
   find_symbol(library, "nvmlDeviceGetHandleByIndex_v2", api.handle);
   find_symbol(library, "nvmlDeviceGetName", api.name);
+  find_symbol(library, "nvmlDeviceGetUUID", api.uuid);
   find_symbol(library, "nvmlDeviceGetMemoryInfo", api.memory);
   find_symbol(library, "nvmlDeviceGetCudaComputeCapability", api.capability);
   find_symbol(library, "nvmlDeviceGetTemperature", api.temperature);
@@ -162,6 +164,24 @@ GpuFacts read_gpus(const GpuDriverApi& api, int64_t own_pid) {
   return facts;
 }
 
+std::vector<size_t> visible_gpus(const std::vector<GpuState>& gpus, const std::optional<std::string>& visible) {
+  std::vector<size_t> places;
+  if (!visible) {
+    for (size_t i = 0; i < gpus.size(); ++i) places.push_back(i);
+    return places;
+  }
+  for (const std::string& entry : split(*visible, ',')) {
+    const std::string name = trim(entry);
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const GpuState& gpu) {
+      return number ? name == std::to_string(&gpu - gpus.data()) : !name.empty() && gpu.uuid.starts_with(name);
+    });
+    if (found == gpus.end()) break;
+    places.push_back(static_cast<size_t>(found - gpus.begin()));
+  }
+  return places;
+}
+
 std::vector<Finding> examine_gpu(const MachineView& machine) {
   std::vector<Finding> found;
   if (machine.torch.gpus > 0 && !machine.torch.kernels) {
@@ -170,7 +190,8 @@ std::vector<Finding> examine_gpu(const MachineView& machine) {
                      "build it with cmake --preset gpu",
                      "nvidia-smi"});
   } else if (machine.torch.gpus > 0) {
-    const std::string first = machine.gpus.gpus.empty() ? "" : concat(", the first an ", machine.gpus.gpus[0].name);
+    const std::vector<size_t> visible = visible_gpus(machine.gpus.gpus, machine.visible);
+    const std::string first = visible.empty() ? "" : concat(", the first an ", machine.gpus.gpus[visible.front()].name);
     found.push_back({"gpu", Outlook::kFine,
                      concat("torch can use ", machine.torch.gpus, " GPU", machine.torch.gpus == 1 ? "" : "s", first),
                      "nvidia-smi"});
@@ -185,7 +206,8 @@ std::vector<Finding> examine_gpu(const MachineView& machine) {
 
 std::vector<Finding> examine_gpu_state(const MachineView& machine) {
   std::vector<Finding> found;
-  for (size_t i = 0; i < machine.gpus.gpus.size(); ++i) found.push_back(state_of_gpu(machine.gpus.gpus[i], i));
+  for (const size_t i : visible_gpus(machine.gpus.gpus, machine.visible))
+    found.push_back(state_of_gpu(machine.gpus.gpus[i], i));
   return found;
 }
 

@@ -13,7 +13,7 @@ struct GpuProcess {
 };
 
 struct GpuState {
-  std::string name;
+  std::string name, uuid;
   int64_t total_bytes = 0, free_bytes = 0;
   int capability = 0;  // 90: compute capability 9.0
   std::optional<int> temperature_c;
@@ -43,6 +43,7 @@ struct GpuDriverApi {  // a test gives its own; a function that the driver lacks
   int (*count)(unsigned*) = nullptr;
   int (*handle)(unsigned, void**) = nullptr;
   int (*name)(void*, char*, unsigned) = nullptr;
+  int (*uuid)(void*, char*, unsigned) = nullptr;
   int (*memory)(void*, Memory*) = nullptr;
   int (*capability)(void*, int*, int*) = nullptr;
   int (*temperature)(void*, int sensor, unsigned*) = nullptr;
@@ -51,5 +52,9 @@ struct GpuDriverApi {  // a test gives its own; a function that the driver lacks
 };
 GpuDriverApi load_gpu_driver();  // every function null where there is no library
 GpuFacts read_gpus(const GpuDriverApi& api, int64_t own_pid);
+
+// Places in `gpus` of those that CUDA_VISIBLE_DEVICES leaves, as torch counts them; absent: all. CUDA reads it up to
+// the first that it does not know.
+std::vector<size_t> visible_gpus(const std::vector<GpuState>& gpus, const std::optional<std::string>& visible);
 
 }  // namespace vox

@@ -51,14 +51,19 @@ std::vector<Finding> lint_data(const RecipeFacts& recipe) {
 std::vector<Finding> lint_device(const RecipeFacts& recipe) {
   const int64_t wanted = recipe.config.options.system.num_gpus;
   const std::string proof = prove(recipe, "train", "--fast-dev-run");
+  const std::string here = recipe.gpus > 0 ? "trains on one GPU" : "trains on the CPU";
+  if (!recipe.device.empty() && recipe.device != "cpu" && recipe.gpus == 0)
+    return {{"device", Outlook::kFails,
+             concat("--device is ", recipe.device, ", but training can use no GPU here; take --device cpu"), proof}};
+  if (!recipe.device.empty()) return {{"device", Outlook::kFine, here, proof}};
   if (wanted > 0 && recipe.gpus == 0)
     return {{"device", Outlook::kFails,
-             concat("system.num_gpus is ", wanted, ", but torch can use no GPU here; set it to 0 or auto"), proof}};
+             concat("system.num_gpus is ", wanted, ", but training can use no GPU here; set it to 0 or auto"), proof}};
   if (wanted > recipe.gpus)
     return {{"device", Outlook::kFails,
              concat("system.num_gpus is ", wanted, ", but torch can use ", recipe.gpus, " here"), proof}};
   if (wanted > 1) return {{"device", Outlook::kFine, concat("trains on ", wanted, " GPUs, a process each"), proof}};
-  return {{"device", Outlook::kFine, recipe.gpus > 0 ? "trains on one GPU" : "trains on the CPU", proof}};
+  return {{"device", Outlook::kFine, here, proof}};
 }
 
 std::vector<Finding> lint_workers(const RecipeFacts& recipe) {

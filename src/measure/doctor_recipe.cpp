@@ -90,27 +90,35 @@ NetworkFacts network_facts(const Options& options, int64_t channels) {
   return facts;
 }
 
+int64_t gpus_asked_for(const MachineView& machine, const SystemOptions& system) {
+  if (machine.device == "cpu") return 0;
+  return !machine.device.empty() && system.num_gpus == 0 ? 1 : system.num_gpus;
+}
+
 }  // namespace
 
 RecipeFacts recipe_facts(const Config& config, const std::string& name, const MachineView& machine) {
   RecipeFacts facts;
-  const Options& options = config.options;
+  Options options = config.options;
   facts.config = config;
   facts.name = name;
   facts.cpus = count_cpus(machine).usable();
   facts.memory_bytes = count_memory(machine).usable();
-  facts.gpus = options.system.num_gpus == 0 ? 0 : machine.torch.gpus;
-  if (facts.gpus > 0 && !machine.gpus.gpus.empty()) {
-    facts.gpu_free_bytes = machine.gpus.gpus.front().free_bytes;
-    facts.gpu_capability = machine.gpus.gpus.front().capability;
+  facts.device = machine.device;
+  options.system.num_gpus = gpus_asked_for(machine, options.system);
+  facts.gpus = options.system.num_gpus == 0 || !machine.torch.kernels ? 0 : machine.torch.gpus;
+  const std::vector<size_t> visible = visible_gpus(machine.gpus.gpus, machine.visible);
+  if (facts.gpus > 0 && !visible.empty()) {
+    facts.gpu_free_bytes = machine.gpus.gpus[visible.front()].free_bytes;
+    facts.gpu_capability = machine.gpus.gpus[visible.front()].capability;
   }
   facts.run_folder = fs::absolute("runs").string();
   facts.cache_dir = cache_folder(options.data.cache_dir).string();
   facts.run_free_bytes = free_bytes(facts.run_folder);
   facts.cache_free_bytes = free_bytes(facts.cache_dir);
   facts.data = data_facts(options);
-  if (const Mount mount = mount_of(machine, options.data.root); is_network(mount))
-    facts.data.network = mount.type + " " + mount.source;
+  const Mount mount = options.data.root.empty() ? Mount{} : mount_of(machine, options.data.root);
+  if (is_network(mount)) facts.data.network = mount.type + " " + mount.source;
   const int64_t declared = std::max<int64_t>(1, options.model.in_channels);
   facts.network = network_facts(options, facts.data.problem.empty() ? facts.data.channels : declared);
   return facts;

@@ -37,7 +37,8 @@ struct RecipeFacts {
   std::vector<std::string> changes;  // key=value words beside it, likewise
   int cpus = 1;
   int64_t memory_bytes = 0;  // that this process may use
-  int gpus = 0;
+  std::string device;        // --device
+  int gpus = 0;              // that training can use
   int64_t gpu_free_bytes = 0;
   int gpu_capability = 0;
   int64_t run_free_bytes = 0, cache_free_bytes = 0;

@@ -81,6 +81,38 @@ TEST(DoctorRecipe, PrecisionAndDevice) {
   EXPECT_EQ(lint(facts, "device").sentence, "trains on 4 GPUs, a process each");
 }
 
+TEST(DoctorRecipe, IsJudgedByTheGpuThatTrainingWouldTake) {
+  MachineView machine;
+  machine.root = "/nonexistent";
+  machine.torch.gpus = 1;
+  machine.gpus.gpus = {{.name = "A", .uuid = "GPU-0a1", .free_bytes = 1, .capability = 61},
+                       {.name = "B", .uuid = "GPU-7c2", .free_bytes = 80, .capability = 90}};
+  const Config config = parse_config("{}", "/");
+  const auto facts = [&] { return recipe_facts(config, "r.yaml", machine); };
+  EXPECT_EQ(facts().gpu_free_bytes, 1);
+  for (const char* visible : {"1", "GPU-7c2", "GPU-7", "1,0"}) {
+    machine.visible = visible;
+    EXPECT_EQ(facts().gpu_free_bytes, 80) << visible;
+    EXPECT_EQ(facts().gpu_capability, 90) << visible;
+    EXPECT_THAT(examine_gpu(machine)[0].sentence, HasSubstr("the first an B"));
+    EXPECT_EQ(examine_gpu_state(machine)[0].name, "gpu 1") << visible;
+  }
+  machine.visible = "5,1";
+  EXPECT_EQ(facts().gpu_capability, 0) << "CUDA stops at the one that it does not know";
+  EXPECT_TRUE(examine_gpu_state(machine).empty());
+  machine.visible = "1";
+  machine.device = "cpu";
+  EXPECT_EQ(facts().gpus, 0);
+  EXPECT_EQ(lint(facts(), "device").sentence, "trains on the CPU");
+  machine.device = "cuda";
+  EXPECT_EQ(lint(facts(), "device").sentence, "trains on one GPU");
+  machine.torch.kernels = false;
+  EXPECT_EQ(facts().gpus, 0) << "torch sees one, but this build has no kernels for it";
+  EXPECT_EQ(lint(facts(), "device").verdict, Outlook::kFails);
+  machine.device = "";
+  EXPECT_EQ(lint(facts(), "device").sentence, "trains on the CPU");
+}
+
 TEST(DoctorRecipe, CacheAgainstMemoryAndDisk) {
   RecipeFacts facts = recipe_of("data: {cache_gb: 4}");
   facts.data.stored_bytes = facts.data.restored_bytes = int64_t{10} << 30;

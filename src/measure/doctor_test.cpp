@@ -106,6 +106,20 @@ TEST(Doctor, CpusByAffinityAndQuota) {
   EXPECT_EQ(count_cpus(old.view).usable(), 1);
 }
 
+TEST(Doctor, SpareMemoryIsWhatTheContainerLeaves) {
+  FakeMachine machine;
+  const int64_t gib = int64_t{1} << 30;
+  EXPECT_EQ(spare_memory(machine.view), 32 * gib);
+  machine.put("/proc/self/status", "Cpus_allowed_list:\t0-7\nVmRSS:\t 2097152 kB\n");
+  EXPECT_EQ(spare_memory(machine.view), 32 * gib) << "what is available is beside it";
+  machine.put("/sys/fs/cgroup/jobs/memory.max", std::to_string(8 * gib) + "\n");
+  EXPECT_EQ(spare_memory(machine.view), 6 * gib);
+  machine.put("/sys/fs/cgroup/jobs/memory.max", std::to_string(48 * gib) + "\n");
+  EXPECT_EQ(spare_memory(machine.view), 32 * gib);
+  machine.put("/sys/fs/cgroup/jobs/memory.max", std::to_string(gib) + "\n");
+  EXPECT_EQ(spare_memory(machine.view), 0);
+}
+
 TEST(Doctor, ThrottledAndLoadedCpusHurt) {
   FakeMachine machine;
   machine.put("/sys/fs/cgroup/jobs/job7/cpu.stat", "usage_usec 1\nnr_periods 1000\nnr_throttled 400\n");

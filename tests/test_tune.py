@@ -47,3 +47,9 @@ def test_a_recipe_that_cannot_run_is_refused(voxloom, waiting):
     assert refused.returncode == 1 and "absent.pt" in refused.stderr and not refused.stdout
     wrong = voxloom("tune", waiting, "--allow", "everything", check=False)
     assert wrong.returncode == 2
+
+
+def test_a_table_chooses_nothing_to_write(voxloom, waiting, tmp_path):
+    refused = voxloom("tune", waiting, "--ablate", "--output", tmp_path / "tuned.yaml", check=False)
+    assert refused.returncode == 2 and "--output" in refused.stderr and not refused.stdout
+    assert not (tmp_path / "tuned.yaml").exists()

@@ -159,9 +159,9 @@ std::string comparison_text(const Comparison& comparison, const std::string& fir
   std::ostringstream out;
   out << first << "  " << format_number(median_of(comparison.first_ms), 2) << " ms a step\n"
       << second << "  " << format_number(median_of(comparison.second_ms), 2) << " ms a step\n"
-      << "ratio " << format_number(comparison.ratio, 3) << " (95 %: " << format_number(comparison.interval.low, 3)
-      << " to " << format_number(comparison.interval.high, 3) << ", " << comparison.ratios.size()
-      << " rounds in turns)\n";
+      << "ratio " << format_number(comparison.ratio, 3) << " (" << coverage_text(comparison.ratios.size()) << ": "
+      << format_number(comparison.interval.low, 3) << " to " << format_number(comparison.interval.high, 3) << ", "
+      << comparison.ratios.size() << " rounds in turns)\n";
   return out.str();
 }
 

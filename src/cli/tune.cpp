@@ -91,6 +91,7 @@ json result_json(const TuneResult& result, const std::string& yaml) {
                 {"chosen", result.chosen},
                 {"evidence", result.evidence},
                 {"speedup", result.speedup},
+                {"speedup_of", result.speedup_of},
                 {"note", result.speedup_note},
                 {"compared", result.comparison ? to_json(*result.comparison) : json(nullptr)},
                 {"not_tried", result.not_tried},
@@ -110,6 +111,9 @@ void sort_tune_words(Arguments& arguments) {
       throw CLI::ParseError("\"" + word + "\" is neither the recipe nor key=value", CLI::ExitCodes::ExtrasError);
   }
   if (arguments.request.recipe.empty()) throw CLI::RequiredError("CONFIG");
+  if (arguments.request.ablate && !arguments.output.empty())
+    throw CLI::ParseError("--ablate makes a table and chooses nothing that --output could write; --run keeps the table",
+                          CLI::ExitCodes::ExcludesError);
   arguments.request.allow = {arguments.allow.begin(), arguments.allow.end()};
 }
 
@@ -140,11 +144,11 @@ void print_summary(const TuneResult& result, const TuneRequest& request, const s
   }
   std::cout << "\nchosen: " << join(result.chosen, " ") << '\n';
   if (result.comparison)
-    std::cout << "measured again, in turns: " << format_number(result.speedup, 2)
-              << " times the samples a second (step " << format_number(median_of(result.comparison->first_ms), 1)
-              << " -> " << format_number(median_of(result.comparison->second_ms), 1) << " ms; ratio "
-              << format_number(result.comparison->ratio, 3)
-              << ", 95 %: " << format_number(result.comparison->interval.low, 3) << " to "
+    std::cout << "measured again, in turns: " << format_number(result.speedup, 2) << " times the " << result.speedup_of
+              << " a second (step " << format_number(median_of(result.comparison->first_ms), 1) << " -> "
+              << format_number(median_of(result.comparison->second_ms), 1) << " ms; ratio "
+              << format_number(result.comparison->ratio, 3) << ", " << coverage_text(result.comparison->ratios.size())
+              << ": " << format_number(result.comparison->interval.low, 3) << " to "
               << format_number(result.comparison->interval.high, 3) << ")\n";
   else
     std::cout << "not measured again: " << result.speedup_note << '\n';
@@ -164,7 +168,7 @@ void run(Arguments arguments) {
   request.on_trial = [&](const Trial& trial) { table << trial_line(trial, request) << std::endl; };
   const TuneResult result = tune_recipe(request);
   const std::string yaml = tuned_yaml(request, result, arguments.output.empty() ? "tuned.yaml" : arguments.output);
-  if (!arguments.output.empty() && !request.ablate) write_file(arguments.output, yaml);
+  if (!arguments.output.empty()) write_file(arguments.output, yaml);
   const std::string document = json_text(result_json(result, yaml));
   if (!arguments.run.empty()) leave_in_folder(arguments.run, "tune.json", document);
   if (arguments.as_json)

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "base/text.h"
+#include "config/device_name.h"
 
 namespace vox {
 namespace {
@@ -166,6 +167,11 @@ ChildResult Child::finish(const ChildLimits& limits) {
                       lower(result.said).find("does not fit into the memory") != std::string::npos;
   result.end = memory ? ChildEnd::kOutOfMemory : ChildEnd::kFailed;
   return result;
+}
+
+std::vector<std::string> device_words(const std::string& device) {
+  if (device.empty()) return {};
+  return {"--device", sees_one_gpu() ? "cuda" : device};
 }
 
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildLimits& limits) {

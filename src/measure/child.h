@@ -53,6 +53,10 @@ class Child {  // ended with its owner, at the latest; a signal to this process 
   std::string output_, errors_;
 };
 
+// What a child is told of the device. A GPU that --device numbered is the only one that this process sees, and that its
+// children, who inherit its environment, see: to them it is "cuda".
+std::vector<std::string> device_words(const std::string& device);
+
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildLimits& limits);
 
 }  // namespace vox

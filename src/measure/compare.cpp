@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kAnswerSeconds = 300;
 constexpr double kTurns = 30;  // that the time is shared out to
-constexpr size_t kLeastRounds = 6, kMostRounds = 20;
+constexpr size_t kMostRounds = 20;
 
 class TurnServer {
  public:
@@ -60,8 +60,8 @@ class TurnServer {
 };
 
 std::vector<std::string> turn_arguments(const std::vector<std::string>& recipe, const CompareRequest& request) {
-  std::vector<std::string> arguments{"profile", "--turns"};
-  if (!request.device.empty()) arguments.insert(arguments.end(), {"--device", request.device});
+  std::vector<std::string> arguments = device_words(request.device);
+  arguments.insert(arguments.begin(), {"profile", "--turns"});
   if (request.warm_cache) arguments.push_back("--warm-cache");
   arguments.insert(arguments.end(), recipe.begin(), recipe.end());
   return arguments;
@@ -73,13 +73,6 @@ double answer_of(Child& child) {
 
 int64_t steps_of_turn(double step_ms, double seconds) {
   return std::clamp<int64_t>(static_cast<int64_t>(1e3 * seconds / kTurns / std::max(step_ms, 1e-3)), 3, 200);
-}
-
-bool plainly_decided(const std::vector<double>& ratios, const std::optional<double>& threshold) {
-  constexpr double kFar = 1.15;
-  if (!threshold || ratios.size() < 3) return false;
-  const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
-  return *low > kFar * *threshold || *high * kFar < *threshold;
 }
 
 // More rounds narrow the interval until it lies on one side.
@@ -95,6 +88,13 @@ double take_turn(Child& child, int64_t steps) {
 }
 
 }  // namespace
+
+bool plainly_decided(const std::vector<double>& ratios, double threshold) {
+  constexpr double kFar = 1.15;
+  if (ratios.size() < 3) return false;
+  const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+  return *low > kFar * threshold || *high * kFar < threshold;
+}
 
 bool says_which_data(const std::string& override_text) {
   static const std::set<std::string> kKeys{
@@ -122,7 +122,7 @@ Comparison compare_recipes(const CompareRequest& request) {
   const int64_t second_steps = steps_of_turn(answer_of(second), request.seconds);
   Comparison result;
   const auto start = Clock::now();
-  while (result.ratios.size() < kLeastRounds ||
+  while (result.ratios.size() < kLeastForInterval ||
          (result.ratios.size() < kMostRounds &&
           (seconds_since(start) < request.seconds || still_open(result.ratios, request.threshold)))) {
     const bool swapped = result.ratios.size() % 2 == 1;  // neither always goes first
@@ -130,7 +130,7 @@ Comparison compare_recipes(const CompareRequest& request) {
     result.first_ms.push_back(take_turn(first, first_steps));
     if (!swapped) result.second_ms.push_back(take_turn(second, second_steps));
     result.ratios.push_back(result.second_ms.back() / result.first_ms.back());
-    if (plainly_decided(result.ratios, request.threshold)) break;
+    if (request.threshold && plainly_decided(result.ratios, *request.threshold)) break;
     if (result.ratios.size() >= 3 && seconds_since(start) > 4 * request.seconds) break;  // steps of many seconds
   }
   result.ratio = median_of(result.ratios);

@@ -15,7 +15,7 @@ struct Comparison {
   std::vector<double> first_ms, second_ms;  // a step, in each round
   std::vector<double> ratios;               // second / first
   double ratio = 1;                         // their median
-  Interval interval;                        // 95 %
+  Interval interval;                        // of that median: coverage_text(ratios.size())
 };
 
 struct CompareRequest {
@@ -28,6 +28,9 @@ struct CompareRequest {
   std::optional<double> threshold;
 };
 Comparison compare_recipes(const CompareRequest& request);
+
+// At least three rounds, each far on the same side of `threshold`.
+bool plainly_decided(const std::vector<double>& ratios, double threshold);
 
 // Whether an override says which data there are and where they lie. It is then no change to be measured: without it
 // there may be nothing to train on.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "measure/profile_spans.h"
 #include "measure/statistics.h"
 
@@ -63,6 +65,29 @@ TEST(Statistics, AMedianAndWhatItIsWorth) {
   const Interval nine = median_interval({9, 8, 7, 6, 5, 4, 3, 2, 1});  // 2 (1 + 9) / 2^9: 4 %; one further in, 18 %
   EXPECT_DOUBLE_EQ(nine.low, 2);
   EXPECT_DOUBLE_EQ(nine.high, 8);
+}
+
+double chance_of_at_most(size_t heads, size_t count) {  // of fair coins
+  double one = std::exp2(-static_cast<double>(count)), sum = 0;
+  for (size_t i = 0; i <= heads; ++i) {
+    sum += one;
+    one *= static_cast<double>(count - i) / static_cast<double>(i + 1);
+  }
+  return sum;
+}
+
+TEST(Statistics, AnIntervalPromisesWhatItSays) {
+  std::vector<double> values;
+  for (size_t count = 1; count <= 900; ++count) {
+    values.push_back(static_cast<double>(count));
+    const auto rank = static_cast<size_t>(median_interval(values).low) - 1;
+    const double coverage = 1 - 2 * chance_of_at_most(rank, count);
+    EXPECT_GE(coverage, count < kLeastForInterval ? 0 : 0.95) << count;
+    EXPECT_GE(100 * coverage, std::stod(coverage_text(count)) - 1e-9) << count;
+  }
+  EXPECT_EQ(coverage_text(3), "75 %");
+  EXPECT_EQ(coverage_text(5), "93 %");
+  EXPECT_EQ(coverage_text(6), "95 %");
 }
 
 }  // namespace

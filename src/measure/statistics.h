@@ -1,6 +1,8 @@
 // Medians, and how far they can be trusted.
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 namespace vox {
@@ -15,5 +17,7 @@ struct Interval {
 // (the sign test inverted); fewer than six cannot promise that much, and give the lowest and the highest. Linear in
 // their number, because a running measurement asks after every step.
 Interval median_interval(const std::vector<double>& values);
+constexpr size_t kLeastForInterval = 6;   // values, for the 95 %
+std::string coverage_text(size_t count);  // what the interval of so many promises: "95 %", of three "75 %"
 
 }  // namespace vox

@@ -11,32 +11,6 @@
 namespace vox {
 namespace {
 
-constexpr double kSecondsOfTurns = 20, kSecondsOfShortTrials = 5;
-
-void measure_again(const TuneRequest& request, const TrialRunner& runner, TuneResult& result) {
-  if (result.chosen.empty()) return;
-  CompareRequest compare{.first = {request.recipe}, .second = {}, .device = request.device};
-  compare.first.insert(compare.first.end(), request.overrides.begin(), request.overrides.end());
-  compare.second = compare.first;
-  compare.second.insert(compare.second.end(), result.chosen.begin(), result.chosen.end());
-  compare.seconds = request.steps > 0 ? kSecondsOfShortTrials : kSecondsOfTurns;
-  compare.warm_cache = true;
-  const auto batch = [](const Options& options) {
-    return static_cast<double>(options.data.batch_size * options.training.accumulate);
-  };
-  const auto voxels = [&](const Options& options) {
-    return batch(options) * static_cast<double>(options.data.patch_size.voxels());
-  };
-  const Options after = runner.config_with(changes_of(result.chosen)).options;
-  try {
-    result.comparison = compare_recipes(compare);
-    result.speedup = batch(after) / batch(runner.options()) / result.comparison->ratio;
-    require_faster_again(result, voxels(after) / voxels(runner.options()));
-  } catch (const Error& error) {
-    result.speedup_note = error.what();
-  }
-}
-
 // 32,64 is a list on the command line and a word in a file.
 std::string yaml_value(const std::string& value) {
   const bool list = value.find(',') != std::string::npos && value.front() != '[' && value.front() != '{';
@@ -53,35 +27,65 @@ std::optional<Options> read_alone(const std::string& recipe) {  // nullopt: it n
 
 }  // namespace
 
+void measure_again(TrialRunner& runner, TuneResult& result) {
+  constexpr double kSeconds = 20, kSecondsOfShortTrials = 5;
+  if (result.chosen.empty()) return;
+  const TuneRequest& request = runner.request();
+  CompareRequest compare{.first = {request.recipe}, .second = {}, .device = request.device};
+  compare.first.insert(compare.first.end(), request.overrides.begin(), request.overrides.end());
+  compare.second = compare.first;
+  compare.second.insert(compare.second.end(), result.chosen.begin(), result.chosen.end());
+  compare.seconds = request.steps > 0 ? kSecondsOfShortTrials : kSeconds;
+  compare.warm_cache = true;
+  const auto voxels = [](const Options& options) {
+    const int64_t samples = options.data.batch_size * options.training.accumulate;
+    return static_cast<double>(samples * options.data.patch_size.voxels());
+  };
+  const Options &before = runner.options(), after = runner.config_with(changes_of(result.chosen)).options;
+  const double work = voxels(after) / voxels(before);
+  try {
+    result.comparison = runner.compare(compare);
+    result.speedup = work / result.comparison->ratio;
+    if (!(before.data.patch_size == after.data.patch_size)) result.speedup_of = "voxels";
+    require_faster_again(result, work);
+  } catch (const Error& error) {
+    result.speedup_note = error.what();
+  }
+  if (result.chosen.empty()) result.batches = tried_batches(runner, {});
+}
+
 void require_faster_again(TuneResult& result, double work) {
   if (!result.comparison || work / result.comparison->ratio > 1) return;
   const Interval& interval = result.comparison->interval;
   result.speedup_note =
       concat(join(result.chosen, " "), " seemed faster, and was not when it was measured again: a step takes ",
-             format_number(result.comparison->ratio, 3), " times as long (95 %: ", format_number(interval.low, 3),
-             " to ", format_number(interval.high, 3), "); does something else run on this machine?");
+             format_number(result.comparison->ratio, 3), " times as long (",
+             coverage_text(result.comparison->ratios.size()), ": ", format_number(interval.low, 3), " to ",
+             format_number(interval.high, 3), "); does something else run on this machine?");
   result.chosen.clear();
   result.evidence.clear();
   result.comparison.reset();
   result.speedup = 1;
+  result.speedup_of = "samples";
 }
 
 TuneResult tune_recipe(const TuneRequest& request) {
   TrialRunner runner(request);
   if (request.ablate) return ablate_settings(runner);
   TuneResult result = request.plan.empty() ? search_settings(runner) : climb_plan(runner);
-  measure_again(request, runner, result);
+  measure_again(runner, result);
   return result;
 }
 
 std::string tuned_yaml(const TuneRequest& request, const TuneResult& result, const std::string& output_file) {
   const fs::path folder = fs::absolute(output_file).parent_path();
   std::string text = concat("# Made by voxloom tune from ", fs::path(request.recipe).filename().string(), ": ",
-                            format_number(result.speedup, 2), " times its samples a second");
+                            format_number(result.speedup, 2), " times its ", result.speedup_of, " a second");
   if (result.comparison)
-    text += concat(" (step time ", format_number(result.comparison->ratio, 3),
-                   ", 95 %: ", format_number(result.comparison->interval.low, 3), " to ",
-                   format_number(result.comparison->interval.high, 3), ", measured in turns)");
+    text +=
+        concat(" (step time ", format_number(result.comparison->ratio, 3), ", ",
+               coverage_text(result.comparison->ratios.size()), ": ", format_number(result.comparison->interval.low, 3),
+               " to ", format_number(result.comparison->interval.high, 3), ", measured in turns)");
   std::vector<std::string> words = request.overrides;
   words.insert(words.end(), result.chosen.begin(), result.chosen.end());
   const Options measured = load_config(request.recipe, words).options;

@@ -57,7 +57,8 @@ struct TuneResult {
   std::vector<std::string> chosen;       // changes
   std::vector<std::string> evidence;     // of each
   std::optional<Comparison> comparison;  // chosen against the recipe, measured again in turns
-  double speedup = 1;                    // samples a second, from that
+  double speedup = 1;                    // of what is named next, a second, from that
+  std::string speedup_of = "samples";    // voxels where the patch is another
   std::string speedup_note;              // where it could not be measured again, or was no faster then
   std::vector<std::string> not_tried;    // rungs or rows that the time did not reach
   std::optional<TriedBatches> batches;   // where more than one was tried

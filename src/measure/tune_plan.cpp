@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "measure/tune_trials.h"
+#include "train/threads.h"
 
 namespace vox {
 namespace {
@@ -20,15 +21,15 @@ struct PlanSizes {
   bool half_precision;
 };
 
-PlanSizes sizes_of(const std::string& plan) {
-  const int64_t cpus = available_cpus();
+PlanSizes sizes_of(const std::string& plan, const Options& options) {
+  const int64_t cpus = std::min(available_cpus(), plan_threads(options, ComputeOn::kCpu).cpus);
   if (plan == "conservative") return {2, std::max<int64_t>(1, cpus / 2), 2, 1, false};
   if (plan == "balanced") return {2, std::max<int64_t>(1, cpus), 4, 2, true};
   return {4, 2 * cpus, 8, 4, true};
 }
 
 std::vector<Rung> rungs_of(const std::string& plan, const Options& options) {
-  const PlanSizes sizes = sizes_of(plan);
+  const PlanSizes sizes = sizes_of(plan, options);
   std::vector<Rung> rungs{
       {{concat("data.batch_size=", options.data.batch_size * sizes.batch_factor)},
        "other gradients: the learning rate may have to follow"},
@@ -72,9 +73,7 @@ TuneResult climb_plan(TrialRunner& runner) {
       trial.note += concat(trial.note.empty() ? "" : "; ", "risk: ", rung.risk);
     }
     if (trial.verdict == TrialVerdict::kBetter) {
-      for (const std::string& word : rung.words)
-        evidence[word] = concat(format_number(base.samples_per_s, 2), " -> ", format_number(trial.samples_per_s, 2),
-                                " samples/s; ", trial.note);
+      for (const std::string& word : rung.words) evidence[word] = concat(speed_text(base, trial), "; ", trial.note);
       best = changes;
       best_index = runner.trials().size() - 1;
     }
@@ -128,14 +127,21 @@ std::vector<Ablation> network_rows(const Options& options) {
   return rows;
 }
 
-std::vector<Ablation> ablations_of(const Options& options) {
-  const int64_t workers = std::max<int64_t>(1, options.data.num_workers);
+std::vector<std::string> more_workers(const Options& options, ComputeOn where) {
+  const int now = plan_threads(options, where).data;
+  Options changed = options;
+  changed.data.num_workers = int64_t{4} * now;
+  if (plan_threads(changed, where).data == now) return {};  // system.num_cpus allows no more
+  return {concat("data.num_workers=", changed.data.num_workers)};
+}
+
+std::vector<Ablation> ablations_of(const Options& options, ComputeOn where) {
   std::vector<std::string> patch;
   for (int axis = 0; axis < 3; ++axis)
     patch.push_back(concat(std::max<int64_t>(16, options.data.patch_size[axis] / 2 / 16 * 16)));
   std::vector<Ablation> rows{{"bf16", {"training.precision=bf16-mixed"}},
                              {"batch x2", {concat("data.batch_size=", options.data.batch_size * 2)}},
-                             {"workers x4", {concat("data.num_workers=", workers * 4)}},
+                             {"workers x4", more_workers(options, where)},
                              {"prefetch x4", {concat("data.prefetch_factor=", options.data.prefetch_factor * 4)}},
                              {"activation checkpoints", {"model.use_checkpoint=true"}},
                              {"smaller patches", {concat("data.patch_size=[", join(patch, ","), "]")}, false},
@@ -183,9 +189,10 @@ TuneResult ablate_settings(TrialRunner& runner) {
   start.equal_samples_loss = loss_after_equal_samples(start, start);
   runner.judged(start);
   const double by_chance = gain_by_chance(runner);
+  const ComputeOn where = runner.trials().front().gpu_memory_gb ? ComputeOn::kGpu : ComputeOn::kCpu;
   TuneResult result;
   Changes together;
-  for (const Ablation& row : ablations_of(runner.options())) {
+  for (const Ablation& row : ablations_of(runner.options(), where)) {
     if (runner.seconds_left() < 0) {
       result.not_tried.push_back(row.name);
       continue;

@@ -80,14 +80,15 @@ class Search {
                              [](const Move& a, const Move& b) { return a.predicted_ms < b.predicted_ms; });
   }
 
-  // What the profile of a trial suggests and the mathematics allows; longer epochs would change the run.
+  // What the profile of a trial suggests and the mathematics allows; how long epochs are and which checkpoints stay is
+  // the user's.
   std::vector<Move> suggested(const Node& node) {
     std::vector<Move> moves;
     const Trial& trial = runner_.trials()[node.trial];
     const double samples = trial.samples_per_s * trial.step_ms / 1e3;
     for (const Suggestion& one : trial.suggestions) {
       const bool epochs = std::any_of(one.changes.begin(), one.changes.end(), [](const std::string& change) {
-        return change.starts_with("training.iterations_per_epoch");
+        return change.starts_with("training.iterations_per_epoch") || change.starts_with("training.save_every");
       });
       if (!one.same_result || epochs) continue;
       moves.push_back({.changes = merged(node.changes, one.changes),
@@ -149,9 +150,13 @@ class Search {
     if (allowed("patch"))
       for (const int64_t quarters : {5, 3}) {
         std::vector<std::string> sizes;
-        for (int axis = 0; axis < 3; ++axis)
-          sizes.push_back(concat(std::max<int64_t>(16, now.data.patch_size[axis] * quarters / 4 / 16 * 16)));
-        offer({concat("data.patch_size=", join(sizes, ","))}, 2);
+        bool other = false;  // a small one may come out as it was
+        for (int axis = 0; axis < 3; ++axis) {
+          const int64_t size = std::max<int64_t>(16, now.data.patch_size[axis] * quarters / 4 / 16 * 16);
+          other = other || size != now.data.patch_size[axis];
+          sizes.push_back(concat(size));
+        }
+        if (other) offer({concat("data.patch_size=", join(sizes, ","))}, 2);
       }
     return moves;
   }
@@ -186,8 +191,7 @@ class Search {
   void note_evidence(const Move& move, const Trial& base, const Trial& trial) {
     for (const std::string& word : words_of(move.changes)) {
       if (best_.contains(word.substr(0, word.find('='))) && evidence_.contains(word)) continue;
-      evidence_[word] = concat(format_number(base.samples_per_s, 2), " -> ", format_number(trial.samples_per_s, 2),
-                               " samples/s, waiting ", format_number(base.data_wait_ms, 1), " -> ",
+      evidence_[word] = concat(speed_text(base, trial), ", waiting ", format_number(base.data_wait_ms, 1), " -> ",
                                format_number(trial.data_wait_ms, 1), " ms a step; ", trial.note, "; it was limited by ",
                                base.bottleneck);
     }

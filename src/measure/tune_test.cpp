@@ -1,114 +1,36 @@
-// What tune tries and keeps on machines that are invented: the times of a step follow from the settings, the clock is
-// turned by the trials, and every profile's suggestions are known.
+// What tune tries and keeps on machines that are invented.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "measure/tune_trials.h"
+#include "measure/invented_machine.h"
 
 namespace vox {
+
+std::string profile_document(const Options& options, const Measured& found) {
+  const auto samples = static_cast<double>(options.data.batch_size * options.training.accumulate);
+  nlohmann::json suggestions = nlohmann::json::array();
+  for (const Suggestion& one : found.suggestions)
+    suggestions.push_back({{"changes", one.changes},
+                           {"predicted_step_ms", one.predicted_step_ms},
+                           {"why", one.why},
+                           {"same_result", one.same_result}});
+  nlohmann::json memory{{"host_peak_gb", found.host_gb}, {"gpu_gb", nullptr}, {"gpu_total_gb", nullptr}};
+  if (found.gpu_gb) memory.update({{"gpu_gb", *found.gpu_gb}, {"gpu_total_gb", 100.0}});
+  const nlohmann::json document{{"step_ms", found.step_ms},
+                                {"data_wait_ms", 0.0},
+                                {"samples_per_s", 1e3 * samples / found.step_ms},
+                                {"memory", memory},
+                                {"bottleneck", {{"name", "storage"}, {"evidence", "the disk is slow"}}},
+                                {"losses", found.losses},
+                                {"suggestions", suggestions}};
+  return document.dump();
+}
+
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr double kSecondsOfATrial = 10, kSecondsOfTurns = 4;
-
-struct Measured {  // what the profile of some settings says
-  double step_ms = 10;
-  std::vector<Suggestion> suggestions{};
-  double host_gb = 0.1;
-  std::optional<double> gpu_gb{};  // of 100
-  std::vector<double> losses{0.7, 0.6, 0.5};
-  ChildEnd end = ChildEnd::kDone;
-};
-
-class Machine {
- public:
-  explicit Machine(std::function<Measured(const Options&)> measure) : measure_(std::move(measure)) {
-    write_file(recipe_,
-               "data: {patch_size: [16, 16, 16], batch_size: 1, num_workers: 1, prefetch_factor: 1}\n"
-               "training: {precision: 32}\nmodel: {filters: [8, 16, 32]}\n");
-  }
-  ~Machine() { fs::remove(recipe_); }
-
-  TuneRequest request() const { return {.recipe = recipe_, .overrides = {}, .minutes = 10}; }
-  TuneResult search(const TuneRequest& request) { return with_runner(request, search_settings); }
-  TuneResult climb(const TuneRequest& request) { return with_runner(request, climb_plan); }
-  TuneResult ablate(const TuneRequest& request) { return with_runner(request, ablate_settings); }
-
-  const std::vector<std::string>& first_arguments() const { return first_arguments_; }
-  double now() const { return now_; }
-  int turns() const { return turns_; }
-
- private:
-  TuneResult with_runner(const TuneRequest& request, TuneResult (*way)(TrialRunner&)) {
-    TrialRunner runner(request, {.run = [this](const auto& words, const ChildLimits&) { return run(words); },
-                                 .compare = [this](const CompareRequest& both) { return compare(both); },
-                                 .seconds = [this] { return now_; }});
-    return way(runner);
-  }
-
-  Options options_of(const std::vector<std::string>& words) const {
-    std::vector<std::string> overrides;
-    std::copy_if(words.begin(), words.end(), std::back_inserter(overrides),
-                 [](const std::string& word) { return word.find('=') != std::string::npos; });
-    return load_config(recipe_, overrides).options;
-  }
-
-  ChildResult run(const std::vector<std::string>& arguments) {
-    if (first_arguments_.empty()) first_arguments_ = arguments;
-    now_ += kSecondsOfATrial;
-    const Options options = options_of(arguments);
-    const Measured found = measure_(options);
-    if (found.end != ChildEnd::kDone) return {.end = found.end, .said = "no room", .seconds = kSecondsOfATrial};
-    const auto samples = static_cast<double>(options.data.batch_size * options.training.accumulate);
-    nlohmann::json suggestions = nlohmann::json::array();
-    for (const Suggestion& one : found.suggestions)
-      suggestions.push_back({{"changes", one.changes},
-                             {"predicted_step_ms", one.predicted_step_ms},
-                             {"why", one.why},
-                             {"same_result", one.same_result}});
-    nlohmann::json memory{{"host_peak_gb", found.host_gb}, {"gpu_gb", nullptr}, {"gpu_total_gb", nullptr}};
-    if (found.gpu_gb) memory.update({{"gpu_gb", *found.gpu_gb}, {"gpu_total_gb", 100.0}});
-    const nlohmann::json document{{"step_ms", found.step_ms},
-                                  {"data_wait_ms", 0.0},
-                                  {"samples_per_s", 1e3 * samples / found.step_ms},
-                                  {"memory", memory},
-                                  {"bottleneck", {{"name", "storage"}, {"evidence", "the disk is slow"}}},
-                                  {"losses", found.losses},
-                                  {"suggestions", suggestions}};
-    return {.output = document.dump(), .said = {}, .seconds = kSecondsOfATrial};
-  }
-
-  Comparison compare(const CompareRequest& both) {
-    now_ += kSecondsOfTurns;
-    ++turns_;
-    const double first = measure_(options_of(both.first)).step_ms, second = measure_(options_of(both.second)).step_ms;
-    return {.first_ms = {first},
-            .second_ms = {second},
-            .ratios = {second / first},
-            .ratio = second / first,
-            .interval = {second / first, second / first}};
-  }
-
-  const std::string recipe_ = testing::TempDir() + "tuned_recipe.yaml";
-  std::function<Measured(const Options&)> measure_;
-  std::vector<std::string> first_arguments_;
-  double now_ = 1000;
-  int turns_ = 0;
-};
-
-std::vector<std::string> names_of(const TuneResult& result) {
-  std::vector<std::string> names;
-  for (const Trial& trial : result.trials) names.push_back(trial.name);
-  return names;
-}
 
 // Reading and computing go on side by side, and both take 10 ms a sample: memory and halves bring each down to 1.
 Measured reads_as_long_as_it_computes(const Options& options) {
@@ -322,62 +244,6 @@ TEST(TuneAblate, EachChangeAloneThenThoseThatHelpedTogetherAtEqualSamples) {
   EXPECT_EQ(result.trials[12].verdict, TrialVerdict::kTooSlow);
   EXPECT_THAT(result.trials.back().changes, ElementsAre("data.batch_size=2", "training.precision=bf16-mixed"));
   EXPECT_DOUBLE_EQ(result.trials.back().gain.value(), 2.5);
-}
-
-TEST(TunedRecipe, IsTheOneThatWasMeasured) {
-  const fs::path folder = fs::temp_directory_path() / concat("voxloom-tuned-", getpid());
-  fs::create_directories(folder / "tuned");
-  write_file(folder / "recipe.yaml", "data: {root: elsewhere, num_workers: 4}\n");
-  write_file(folder / "below.yaml", "training: {seed: 7}\n");
-  write_file(folder / "open.yaml", "data: {root: \"${VOXLOOM_NOT_SET}\"}\n");
-  const fs::path output = folder / "tuned" / "recipe.yaml";
-  TuneResult result;
-  result.chosen = {"data.num_workers=2", "model.filters=8,16"};
-  result.evidence = {"faster", "fewer"};
-  for (const char* name : {"recipe.yaml", "open.yaml"}) {
-    // A path that the recipe's folder begins, an alias of what was chosen, a recipe below, a list.
-    const TuneRequest request{.recipe = (folder / name).string(),
-                              .overrides = {"data.root=data/scrolls", "training.workers=1",
-                                            concat("extends=", (folder / "below.yaml").string()),
-                                            "data.patch_size=16,16,16", "augmentation.flip.enabled=true"}};
-    std::vector<std::string> words = request.overrides;
-    words.insert(words.end(), result.chosen.begin(), result.chosen.end());
-    const std::string text = tuned_yaml(request, result, output.string());
-    write_file(output, text);
-    const Options measured = load_config(request.recipe, words).options, written = load_config(output).options;
-    EXPECT_TRUE(differences(measured, written).empty()) << text;
-    EXPECT_EQ(written.data.root, (folder / "data/scrolls").string());
-    EXPECT_EQ(written.data.num_workers, 2);
-    EXPECT_EQ(written.training.seed, 7);
-    EXPECT_THAT(text, HasSubstr("faster"));
-  }
-  fs::remove_all(folder);
-}
-
-TuneResult chosen_with_ratio(double ratio) {
-  TuneResult result;
-  result.chosen = {"system.compute_threads=2"};
-  result.evidence = {"faster"};
-  result.comparison = Comparison{.first_ms = {10}, .second_ms = {10 * ratio}, .ratios = {ratio}, .ratio = ratio};
-  result.speedup = 1 / ratio;
-  return result;
-}
-
-TEST(Tune, WhatWasNoFasterWhenItWasMeasuredAgainIsNotRecommended) {
-  for (const double slower : {1.0, 1.2, 3.137}) {
-    TuneResult result = chosen_with_ratio(slower);
-    require_faster_again(result, 1);
-    EXPECT_TRUE(result.chosen.empty() && result.evidence.empty() && !result.comparison) << slower;
-    EXPECT_EQ(result.speedup, 1);
-    EXPECT_THAT(result.speedup_note, HasSubstr("system.compute_threads=2 seemed faster"));
-  }
-  TuneResult faster = chosen_with_ratio(0.8);
-  require_faster_again(faster, 1);
-  EXPECT_THAT(faster.chosen, ElementsAre("system.compute_threads=2"));
-  TuneResult larger = chosen_with_ratio(1.5);  // a step of twice the batch
-  require_faster_again(larger, 2);
-  EXPECT_THAT(larger.chosen, ElementsAre("system.compute_threads=2"));
-  EXPECT_EQ(larger.speedup_note, "");
 }
 
 }  // namespace

@@ -107,6 +107,14 @@ std::optional<double> loss_difference(const Trial& first, const Trial& second) {
   return largest;
 }
 
+std::string speed_text(const Trial& before, const Trial& after) {
+  const double samples = after.samples_per_s / before.samples_per_s, voxels = after.voxels_per_s / before.voxels_per_s;
+  if (std::abs(voxels / samples - 1) < 1e-9)
+    return concat(format_number(before.samples_per_s, 2), " -> ", format_number(after.samples_per_s, 2), " samples/s");
+  return concat(format_number(1e-6 * before.voxels_per_s, 3), " -> ", format_number(1e-6 * after.voxels_per_s, 3),
+                " million voxels/s");
+}
+
 double seconds_of_the_clock() {
   static const Clock::time_point begin = Clock::now();
   return seconds_since(begin);
@@ -178,9 +186,11 @@ void TrialRunner::judge(Trial& trial, const Trial& base) const {
     const Comparison turns = tools_.compare(request);
     trial.gain = voxels_ratio / turns.ratio;
     const double surely = voxels_ratio / turns.interval.high;
-    if (*trial.gain > kGain && surely > 1) trial.verdict = TrialVerdict::kBetter;
-    trial.note = concat("in ", turns.ratios.size(), " turns ", percent_more(*trial.gain),
-                        ", 95 %: ", percent_more(surely), " to ", percent_more(voxels_ratio / turns.interval.low));
+    const bool enough = turns.ratios.size() >= kLeastForInterval || plainly_decided(turns.ratios, voxels_ratio);
+    if (*trial.gain > kGain && surely > 1 && enough) trial.verdict = TrialVerdict::kBetter;
+    trial.note = concat("in ", turns.ratios.size(), " turns ", percent_more(*trial.gain), ", ",
+                        coverage_text(turns.ratios.size()), ": ", percent_more(surely), " to ",
+                        percent_more(voxels_ratio / turns.interval.low), enough ? "" : "; too few turns to be sure");
   } catch (const Error& error) {
     trial.note = concat("could not be measured again: ", error.what());
   }
@@ -224,7 +234,8 @@ Trial& TrialRunner::run(const std::string& name, const Changes& changes,
     arguments.insert(arguments.end(), {"--losses", concat(std::min(reached, kComparedLosses))});
   }
   if (steps > 0) arguments.insert(arguments.end(), {"--steps", concat(steps)});
-  if (!request_.device.empty()) arguments.insert(arguments.end(), {"--device", request_.device});
+  const std::vector<std::string> device = device_words(request_.device);
+  arguments.insert(arguments.end(), device.begin(), device.end());
   arguments.insert(arguments.end(), request_.overrides.begin(), request_.overrides.end());
   arguments.insert(arguments.end(), trial.changes.begin(), trial.changes.end());
   const bool first = trials_.empty();  // it may have to prepare the data

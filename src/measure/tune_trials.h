@@ -32,13 +32,15 @@ class TrialRunner {
   Trial& run(const std::string& name, const Changes& changes, const std::optional<double>& predicted_step_ms = {});
   void judged(const Trial& trial) const;  // tells whoever watches
   // Judges one that worked by what it gains over `base`. One that seems faster is measured again in turns with `base`,
-  // and is only better where 95 % of what the machine varies leave it faster.
+  // and is only better where 95 % of what the machine varies leave it faster; fewer turns than that takes, because
+  // steps are long, have to be plain.
   void judge(Trial& trial, const Trial& base) const;
 
   double seconds_left() const;
   bool over_memory_target(const Trial& trial) const;
   const Options& options() const { return config_.options; }
   Config config_with(const Changes& changes) const;
+  Comparison compare(const CompareRequest& request) const { return tools_.compare(request); }
   std::vector<Trial>& trials() { return trials_; }
   const TuneRequest& request() const { return request_; }
 
@@ -58,7 +60,13 @@ bool worked(const Trial& trial);
 // Of the steps both have; absent where one has none.
 std::optional<double> loss_difference(const Trial& first, const Trial& second);
 
+// "12.00 -> 15.00 samples/s"; in voxels where the patch is another.
+std::string speed_text(const Trial& before, const Trial& after);
+
 std::optional<TriedBatches> tried_batches(TrialRunner& runner, const Changes& chosen);
+
+// Of what was chosen, against the recipe as it is.
+void measure_again(TrialRunner& runner, TuneResult& result);
 
 TuneResult search_settings(TrialRunner& runner);
 TuneResult climb_plan(TrialRunner& runner);

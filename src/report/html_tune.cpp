@@ -147,7 +147,7 @@ std::string outcome(const json& tune) {
   const json compared = tune.value("compared", json{});
   if (compared.is_object())
     html += concat(". Measured again in turns with the start: <b>", format_number(tune.at("speedup").get<double>(), 2),
-                   " times the samples a second</b>");
+                   " times the ", escape_html(tune.value("speedup_of", "samples")), " a second</b>");
   return html + ".</p>";
 }
 

@@ -1,6 +1,7 @@
 #include "measure/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -94,14 +95,14 @@ void leave_waits_to_gpu(const StepRecord& record, std::vector<StageLine>& lines)
   if (waited_ms > 0) add_sync(lines, waited_ms);
 }
 
-std::vector<StageLine> step_lines(const StepRecord& record) {
+std::vector<StageLine> step_lines(const StepRecord& record, const Options& options) {
   std::set<std::string> names;
   for (const StageTable& step : record.sums.steps)
     for (const auto& [name, stage] : step) names.insert(name);
   std::vector<StageLine> lines;
   for (const std::string& name : names) lines.push_back({name, typical_ms(record, name)});
   if (record.checkpoint_ms && record.steps_per_epoch > 0)
-    lines.push_back({"checkpoint", *record.checkpoint_ms / static_cast<double>(record.steps_per_epoch)});
+    lines.push_back({"checkpoint", *record.checkpoint_ms / steps_between_checkpoints(record, options)});
   leave_to_gpu(record, lines);
   leave_waits_to_gpu(record, lines);
   sort_by(step_order(), lines);
@@ -143,6 +144,34 @@ double stage_ms(const std::vector<StageLine>& stages, const std::string& name) {
   return 0;
 }
 
+int most_data_threads(Options options, ComputeOn where) {
+  options.data.num_workers = kUnbounded;
+  return plan_threads(options, where).data;
+}
+
+std::optional<double> checkpoint_write_ms(const StepRecord& record) {
+  const auto written = record.sums.background.find("checkpoint_write");
+  if (written == record.sums.background.end() || written->second.count == 0) return record.checkpoint_write_ms;
+  return written->second.self_ms / static_cast<double>(written->second.count);
+}
+
+double foreseen_between_checkpoints(const StepRecord& record, const Options& options, double step_ms) {
+  constexpr double kWritingShare = 10;  // as many times as the last one took to write pass before the next, at least
+  const auto epoch = static_cast<double>(std::max<int64_t>(1, record.steps_per_epoch));
+  const double pause_ms = kWritingShare * checkpoint_write_ms(record).value_or(0);
+  double epochs = step_ms > 0 ? std::max(1.0, std::ceil(pause_ms / (epoch * step_ms))) : 1;
+  if (options.training.save_every > 0) epochs = std::min(epochs, static_cast<double>(options.training.save_every));
+  return epochs * epoch;
+}
+
+double steps_between_checkpoints(const StepRecord& record, const Options& options) {
+  int64_t saved = 0;
+  for (const StageTable& step : record.sums.steps)
+    if (const auto found = step.find("checkpoint"); found != step.end()) saved += found->second.count;
+  if (saved > 0) return static_cast<double>(record.steps) / static_cast<double>(saved);
+  return foreseen_between_checkpoints(record, options, record.wall_ms / static_cast<double>(record.steps));
+}
+
 std::vector<std::string> overrides_between(const Options& before, const Options& after) {
   Writer old_values, new_values;
   Options(before).describe(old_values);
@@ -159,7 +188,7 @@ Profile conclude(StepRecord record, const Options& options) {
   VOX_CHECK(record.steps > 0 && !record.sums.steps.empty(), "stopped before a step was measured");
   Profile profile;
   profile.record = std::move(record);
-  profile.step_stages = step_lines(profile.record);
+  profile.step_stages = step_lines(profile.record, options);
   profile.data_stages = data_lines(profile.record);
   for (const StageLine& stage : profile.step_stages) profile.step_ms += stage.ms;
   profile.data_wait_ms = stage_ms(profile.step_stages, "data_wait");

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "measure/profile_spans.h"
 #include "measure/traced_events.h"
+#include "train/threads.h"
 #include "volume/store.h"
 
 namespace vox {
@@ -65,10 +66,15 @@ struct ThreadTrial {  // the step with another number of compute threads
   std::optional<double> handover_ns;  // as in StepRecord
 };
 
+constexpr int kUnbounded = 1 << 20;  // threads
+int most_data_threads(Options options, ComputeOn where);
+
 struct StepRecord {  // what was measured, before anything is concluded from it
   int64_t steps = 0, warm_up = 0;
   int64_t micro_batch = 1, accumulation = 1, steps_per_epoch = 0;
-  int data_threads = 0, compute_threads = 0, cpus = 1;
+  int data_threads = 0, compute_threads = 0;
+  int cpus = 1;                        // of those there are, within system.num_cpus
+  int most_data_threads = kUnbounded;  // that data.num_workers can bring, because of system.num_cpus
   bool on_gpu = false;
   SpanSums sums;
   std::vector<SpanRecord> spans;
@@ -78,9 +84,11 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::optional<double> handover_ns;  // a cache line from one CPU to another and back: the median
   StoreCounts before, after;
   double rss_gb = 0, rss_peak_gb = 0;
+  int64_t spare_bytes = 0;  // memory that this process could take on top
   std::optional<double> gpu_busy, gpu_mem_gb, gpu_total_gb;
-  std::vector<double> losses;           // of the first steps
-  std::optional<double> checkpoint_ms;  // of one, on the thread that trains, where no epoch ended meanwhile
+  std::vector<double> losses;                 // of the first steps
+  std::optional<double> checkpoint_ms;        // of one, on the thread that trains, where none was saved meanwhile
+  std::optional<double> checkpoint_write_ms;  // of the same one, on the thread that writes it; so long at least
   std::optional<ThreadTrial> other_threads;
   std::optional<double> alone_ms;  // the step's own time while nobody makes samples, where the host had waited for them
   std::vector<StageLine> gpu_terms;  // on a GPU: loss terms by its clock (term_lines)
@@ -120,6 +128,13 @@ StepRecord record_steps(const ProfileRequest& request);
 Profile conclude(StepRecord record, const Options& options);
 Bottleneck find_bottleneck(const Profile& profile, const Options& options);
 std::vector<Suggestion> suggest_changes(const Profile& profile, const Options& options);
+// As training saves: every training.save_every epochs, and at the end of an epoch when the last one was long enough
+// ago. A new best is not foreseen: they grow rare.
+double foreseen_between_checkpoints(const StepRecord& record, const Options& options, double step_ms);
+double steps_between_checkpoints(const StepRecord& record,
+                                 const Options& options);  // measured; foreseen where none was
+// What it takes to write one, as far as it was seen.
+std::optional<double> checkpoint_write_ms(const StepRecord& record);
 double stage_ms(const std::vector<StageLine>& stages, const std::string& name);  // 0 where absent
 
 // key=value for every option that differs.

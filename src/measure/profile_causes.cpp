@@ -57,7 +57,7 @@ Bottleneck data_cause(const Profile& profile, const Options& options) {
   };
   const double reading = times.storage + times.read;
   const double most = std::max({reading, times.decode, times.preprocess, times.augment});
-  if (most == reading && !record.after.in_memory && whole_cache_gb(record.after, options))
+  if (most == reading && !record.after.in_memory && whole_cache_gb(record, options))
     return {"cache", concat(waiting, "; reading what data.cache_gb=", shortest(options.data.cache_gb),
                             " does not hold is ", of_samples(reading), "; ", cache_sentence(profile))};
   if (most == reading || times.storage_wait > 0.4 * times.data())
@@ -122,10 +122,10 @@ Bottleneck find_bottleneck(const Profile& profile, const Options& options) {
                                        " compute threads and ", in_ms(record.other_threads->own_ms), " on ",
                                        record.other_threads->threads, "; there are ", record.cpus, " CPUs")};
   if (overhead(times.checkpoint))
-    return {"checkpoint",
-            concat("saving takes ", of_step(times.checkpoint), ": one checkpoint every ", record.steps_per_epoch,
-                   " steps, of which ", in_ms(stage_ms(profile.step_stages, "checkpoint_wait")),
-                   " a step wait for the one before to be written")};
+    return {"checkpoint", concat("saving takes ", of_step(times.checkpoint), ": one checkpoint every ",
+                                 format_number(steps_between_checkpoints(record, options), 0), " steps, of which ",
+                                 in_ms(stage_ms(profile.step_stages, "checkpoint_wait")),
+                                 " a step wait for the one before to be written")};
   if (overhead(times.logging))
     return {"logging",
             concat("logging takes ", of_step(times.logging), ", ", in_ms(stage_ms(profile.step_stages, "histograms")),

@@ -4,6 +4,8 @@
 
 #include "base/thread_pool.h"
 #include "losses/loss.h"
+#include "measure/doctor_files.h"
+#include "measure/machine_load.h"
 #include "measure/profile.h"
 #include "measure/profile_run.h"
 #include "pipeline/pipeline.h"
@@ -31,7 +33,8 @@ StepRecord record_data(const ProfileRequest& request) {
   const auto pipeline = training_pipeline(store, options, 0, options.data.batch_size, threads.data);
   StepRecord record{.micro_batch = options.data.batch_size, .accumulation = options.training.accumulate};
   record.data_threads = threads.data;
-  record.cpus = available_cpus();
+  record.cpus = std::min(available_cpus(), threads.cpus);
+  record.most_data_threads = most_data_threads(options, gpu ? ComputeOn::kGpu : ComputeOn::kCpu);
   record.warm_up = std::max<int64_t>(3, options.data.prefetch_factor + 2);
   if (request.warm_cache) warm_store(*store, 2 * request.most_seconds);
   const auto begin = Clock::now();
@@ -62,6 +65,7 @@ StepRecord record_data(const ProfileRequest& request) {
   record.wall_ms = 1e3 * seconds_since(measure_begin);
   record.cpu_ms = process_cpu_ms() - cpu_ms;
   record.after = store->counts();
+  record.spare_bytes = spare_memory({});
   record.spans = take_spans();
   record.sums = sum_spans(record.spans);
   record.rss_gb = resident_gb();

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <set>
 
 #include "measure/statistics.h"
 
 namespace vox {
 namespace {
-
-int64_t free_memory_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word) {
-    if (word != "MemAvailable:") continue;
-    int64_t kib = 0;
-    file >> kib;
-    return kib * 1024;
-  }
-  return 0;
-}
 
 // What the step takes longer because its samples are made meanwhile. Measured where it was tried without; else from
 // stages in which the thread that trains has work at every moment (on a GPU it also waits in them).
@@ -159,11 +146,11 @@ std::string costliest_transform(const Profile& profile) {
   return name;
 }
 
-std::optional<double> whole_cache_gb(const StoreCounts& counts, const Options& options) {
+std::optional<double> whole_cache_gb(const StepRecord& record, const Options& options) {
   constexpr double kGib = 1 << 30;
-  const double needed = std::ceil((static_cast<double>(counts.volume_bytes) * 1.15 / kGib + 0.3) * 10) / 10;
+  const double needed = std::ceil((static_cast<double>(record.after.volume_bytes) * 1.15 / kGib + 0.3) * 10) / 10;
   const double wanted = std::max(needed, options.data.cache_gb);
-  const bool fits = (wanted - options.data.cache_gb) * kGib < 0.8 * static_cast<double>(free_memory_bytes());
+  const bool fits = (wanted - options.data.cache_gb) * kGib < 0.8 * static_cast<double>(record.spare_bytes);
   return fits ? std::optional<double>(wanted) : std::nullopt;
 }
 

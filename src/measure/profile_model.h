@@ -45,8 +45,8 @@ struct CauseTimes {
 CauseTimes cause_times(const Profile& profile);
 std::string costliest_loss(const Profile& profile);       // "loss.dice"
 std::string costliest_transform(const Profile& profile);  // a stage of the samples that is neither reading nor gather
-// The data.cache_gb that holds all volumes; absent where this machine's free memory is too small for it.
-std::optional<double> whole_cache_gb(const StoreCounts& counts, const Options& options);
+// The data.cache_gb that holds all volumes; absent where the memory that was spare is too small for it.
+std::optional<double> whole_cache_gb(const StepRecord& record, const Options& options);
 double idle_cpus(const Profile& profile);  // 0..1 of those this process may use
 
 }  // namespace vox

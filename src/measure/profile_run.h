@@ -12,9 +12,6 @@ namespace vox {
 TrainRequest measuring_request(const ProfileRequest& request, const ScratchFolder& folder);
 // Loads what the store keeps whole, as the first epoch would; ends early after `seconds`.
 void warm_store(Store& store, double seconds);
-double process_cpu_ms();
-double machine_cpu_ms();  // of all processes since the machine started
-double peak_resident_gb();
 bool enough_steps(const std::vector<double>& step_ms, double seconds);  // for a median that stands
 // A full queue empties and fills as one: a part of such a round has too many waits, or too few. A loss term that comes
 // every few steps comes too often in a part of its own round, or not at all.

@@ -1,9 +1,7 @@
 // Measures steps from inside a real run: warm-up, the measured steps, a few under torch's profiler, one checkpoint, and
 // the same steps with another number of compute threads.
 #include <ATen/Parallel.h>
-#include <sys/resource.h>
 #include <torch/cuda.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +14,9 @@
 #include "base/thread_pool.h"
 #include "losses/loss.h"
 #include "measure/ceilings.h"
+#include "measure/doctor_files.h"
 #include "measure/handover.h"
+#include "measure/machine_load.h"
 #include "measure/profile.h"
 #include "measure/profile_run.h"
 #include "measure/statistics.h"
@@ -25,32 +25,10 @@
 #include "report/machine.h"
 #include "train/learner.h"
 #include "train/signals.h"
+#include "train/threads.h"
 #include "train/trainer.h"
 
 namespace vox {
-
-double process_cpu_ms() {
-  rusage use{};
-  getrusage(RUSAGE_SELF, &use);
-  const auto ms = [](const timeval& time) {
-    return 1e3 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_usec);
-  };
-  return ms(use.ru_utime) + ms(use.ru_stime);
-}
-
-double machine_cpu_ms() {
-  std::ifstream file("/proc/stat");
-  std::string all;
-  double user = 0, niced = 0, system = 0, idle = 0, waits = 0, interrupts = 0, soft = 0, stolen = 0;
-  file >> all >> user >> niced >> system >> idle >> waits >> interrupts >> soft >> stolen;
-  return 1e3 * (user + niced + system + interrupts + soft + stolen) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-double peak_resident_gb() {
-  rusage use{};
-  getrusage(RUSAGE_SELF, &use);
-  return static_cast<double>(use.ru_maxrss) * 1024 / 1e9;
-}
 
 void warm_store(Store& store, double seconds) {
   if (!store.counts().in_memory) return;
@@ -95,6 +73,7 @@ constexpr double kHandoverEverySeconds = 0.1;   // one takes a few thousandths o
 constexpr double kLeastOthersSeconds = 0.5;     // the machine's CPU time is told in hundredths of a second
 constexpr int64_t kAloneSteps = 15;             // on one batch that stays, once the queue of batches is full
 constexpr double kAloneSeconds = 1.5;           // at most
+constexpr double kWriteSeconds = 1;             // for a checkpoint to be written, at most
 constexpr double kWaits = 0.1;                  // of a step: then its own time may depend on who makes its samples
 
 class StepWatch {
@@ -144,8 +123,7 @@ class StepWatch {
         if (record_.details.gpu_busy) record_.gpu_busy = record_.details.gpu_busy;
         return save_once();
       case Phase::kSave:
-        saved();
-        return try_alone();
+        return note_saved() ? try_alone() : ProbeAnswer::kGoOn;
       case Phase::kAlone:
         return note_alone(now);
       case Phase::kThreads:
@@ -170,7 +148,9 @@ class StepWatch {
     record_.steps_per_epoch = step.steps_per_epoch;
     record_.data_threads = step.data_threads;
     record_.compute_threads = step.compute_threads;
-    record_.cpus = available_cpus();
+    const ComputeOn where = step.on_gpu ? ComputeOn::kGpu : ComputeOn::kCpu;
+    record_.cpus = std::min(available_cpus(), plan_threads(options, where).cpus);
+    record_.most_data_threads = most_data_threads(options, where);
     record_.on_gpu = step.on_gpu;
     if (step.on_gpu) gpu_ = std::make_unique<GpuWatch>(monitor_of(0));
     if (const at::Tensor laps = step.learner->loss->term_nanoseconds(); laps.defined())
@@ -185,12 +165,18 @@ class StepWatch {
   void watch_others() {
     others_begin_ = Clock::now();
     others_cpu_ms_ = process_cpu_ms();
-    others_machine_ms_ = machine_cpu_ms();
+    others_machine_ms_ = machine_ms();
+  }
+
+  double machine_ms() const {
+    std::ifstream stat("/proc/stat");
+    return machine_cpu_ms(stat, allowed_);
   }
 
   double others_cpus() const {
-    const double ours = process_cpu_ms() - others_cpu_ms_, all = machine_cpu_ms() - others_machine_ms_;
-    return std::max(0.0, all - ours) / std::max(1.0, 1e3 * seconds_since(others_begin_));
+    const double ours = process_cpu_ms() - others_cpu_ms_, all = machine_ms() - others_machine_ms_;
+    const double busy = std::max(0.0, all - ours) / std::max(1.0, 1e3 * seconds_since(others_begin_));
+    return taken_cpus(busy, static_cast<int>(allowed_.size()), record_.cpus);
   }
 
   void note_handover() {
@@ -224,6 +210,7 @@ class StepWatch {
     record_.spans = take_spans();
     record_.sums = sum_spans(record_.spans);
     record_.rss_gb = resident_gb();
+    record_.spare_bytes = spare_memory({});
     gpu_.reset();
     if (!gpu_use_.empty()) record_.gpu_busy = mean_of(gpu_use_);
     if (step.on_gpu) {
@@ -244,15 +231,24 @@ class StepWatch {
                                              [](const StageTable& one) { return one.contains("checkpoint"); });
     if (saved_meanwhile) return try_alone();
     phase_ = Phase::kSave;
+    trial_begin_ = Clock::now();
     start_recording();
     return ProbeAnswer::kSave;
   }
 
-  void saved() {
+  // True once it is written, or that takes too long to wait for.
+  bool note_saved() {
+    bool written = false;
+    for (const SpanRecord& span : take_spans()) {
+      const double ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
+      const std::string name = span.name;
+      if (name == "checkpoint") record_.checkpoint_ms = ms;
+      if (name == "checkpoint_write") record_.checkpoint_write_ms = ms, written = true;
+    }
+    if (!written) record_.checkpoint_write_ms = 1e3 * seconds_since(trial_begin_);
+    if (!written && seconds_since(trial_begin_) < kWriteSeconds) return false;
     stop_recording();
-    for (const SpanRecord& span : take_spans())
-      if (std::string(span.name) == "checkpoint")
-        record_.checkpoint_ms = 1e-6 * static_cast<double>(span.end_ns - span.begin_ns);
+    return true;
   }
 
   // What does the step itself take while it need not wait for its samples, and those who make them are idle? On a GPU
@@ -341,6 +337,7 @@ class StepWatch {
   }
 
   const ProfileRequest& request_;
+  const std::vector<int> allowed_ = allowed_cpus();
   Clock::time_point begin_, last_ = Clock::now(), measure_begin_, trial_begin_, others_begin_ = last_, handover_at_;
   Phase phase_ = Phase::kWarmUp;
   StepRecord record_;

@@ -52,7 +52,8 @@ class Suggester {
   void workers() {
     if (record_.sums.sample_ms.empty()) return;
     const bool waits_for_disk = times_.storage_wait > 0.4 * times_.data();  // threads that wait cost no CPU
-    const int most = waits_for_disk ? 8 * record_.cpus : std::max(1, record_.cpus);
+    const int wanted = waits_for_disk ? 8 * record_.cpus : std::max(1, record_.cpus);
+    const int most = std::min(wanted, record_.most_data_threads);
     int best = record_.data_threads;
     double best_ms = model_.predict({});
     for (int count = 1; count <= most; count = count < 4 ? count + 1 : count * 3 / 2) {
@@ -90,7 +91,7 @@ class Suggester {
 
   void cache() {
     const int64_t misses = record_.after.misses - record_.before.misses;
-    const std::optional<double> whole = whole_cache_gb(record_.after, options_);
+    const std::optional<double> whole = whole_cache_gb(record_, options_);
     if (misses > 0 && !record_.after.in_memory && whole) {
       Options changed = options_;
       changed.data.cache_gb = *whole;
@@ -112,7 +113,9 @@ class Suggester {
     if (trial.slow_ms > kWorthwhile * own_ms) return;                            // faster now and then is no gain
     Options changed = options_;
     changed.system.compute_threads = trial.threads;
-    add(changed, {.own_ms_saved = own_ms - trial.own_ms}, "measured with so many threads");
+    const int before = most_data_threads(options_, ComputeOn::kCpu), left = most_data_threads(changed, ComputeOn::kCpu);
+    const int workers = left < before ? std::min(left, record_.data_threads) : 0;
+    add(changed, {.workers = workers, .own_ms_saved = own_ms - trial.own_ms}, "measured with so many threads");
   }
 
   void logging() {
@@ -126,30 +129,47 @@ class Suggester {
     add(changed, {.own_ms_saved = 0.9 * rows}, "a tenth of the rows");
   }
 
+  // Who asked for a checkpoint every few epochs keeps fewer; else epochs are longer, and as many fewer.
+  Options with_rarer_checkpoints(int64_t factor) const {
+    Options changed = options_;
+    TrainingOptions& training = changed.training;
+    if (training.save_every > 0) {
+      training.save_every *= factor;
+      return changed;
+    }
+    training.iterations_per_epoch = concat(factor * record_.steps_per_epoch);
+    training.max_epochs = std::max<int64_t>(1, training.max_epochs / factor);
+    return changed;
+  }
+
   // A checkpoint costs its snapshot, and what is left of writing the one before.
   void checkpoint() {
     if (times_.checkpoint <= 0 || record_.steps_per_epoch <= 0) return;
-    const auto written = record_.sums.background.find("checkpoint_write");
-    const double write_ms = written == record_.sums.background.end()
-                                ? 0
-                                : written->second.self_ms / static_cast<double>(written->second.count);
+    const bool asked_for = options_.training.save_every > 0;
+    const double write_ms = checkpoint_write_ms(record_).value_or(0);
     const double plain_ms = profile_.own_ms - times_.checkpoint;
-    const double snapshot_ms =
-        stage_ms(profile_.step_stages, "checkpoint") * static_cast<double>(record_.steps_per_epoch);
-    double with_ms = 0;
-    int64_t steps = record_.steps_per_epoch;
+    const double now = steps_between_checkpoints(record_, options_);
+    const double snapshot_ms = stage_ms(profile_.step_stages, "checkpoint") * now;
+    double with_ms = 0, steps = 0, before = 0;
+    int64_t factor = 1;
+    Options changed;
     do {
-      steps *= 10;
-      const auto count = static_cast<double>(steps);
-      with_ms = std::max(plain_ms + snapshot_ms / count, write_ms / count);
-    } while (with_ms > 1.1 * plain_ms && steps < 1000 * record_.steps_per_epoch);
+      factor *= 10;
+      changed = with_rarer_checkpoints(factor);
+      before = steps;
+      steps = foreseen_between_checkpoints(record_, changed, plain_ms);
+      if (!asked_for) steps = std::max(steps, static_cast<double>(factor * record_.steps_per_epoch));
+      with_ms = std::max(plain_ms + snapshot_ms / steps, write_ms / steps);
+    } while (with_ms > 1.1 * plain_ms && factor < 1000 && steps > before);
+    const auto written = record_.sums.background.find("checkpoint_write");
     const bool seen = written != record_.sums.background.end();
     const double write_cpu_ms = seen ? written->second.cpu_ms / static_cast<double>(record_.steps) : 0;
-    const double rarer = static_cast<double>(record_.steps_per_epoch) / static_cast<double>(steps);
-    Options changed = options_;
-    changed.training.iterations_per_epoch = concat(steps);
-    add(changed, {.own_ms_saved = profile_.own_ms - with_ms, .background_cpu_ms_saved = (1 - rarer) * write_cpu_ms},
-        "a checkpoint ends every epoch: longer epochs have fewer");
+    const WhatIf rarer{.own_ms_saved = profile_.own_ms - with_ms,
+                       .background_cpu_ms_saved = std::max(0.0, 1 - now / steps) * write_cpu_ms};
+    add(changed, rarer,
+        asked_for ? "fewer of the checkpoints that training.save_every asks for"
+                  : "a checkpoint ends an epoch, and so does a validation: longer epochs have fewer",
+        /*same_result=*/asked_for || changed.training.max_epochs * factor == options_.training.max_epochs);
   }
 
   void recompute() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "measure/machine_load.h"
 #include "measure/profile_run.h"
 #include "train/learner.h"
 

@@ -5,7 +5,9 @@ import zipfile
 import pytest
 import tifffile
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from training import write_training
 from weight_files import DTYPES, assert_computes, expected_of, forward, refusal, show, unet_weights, wrapped
 
 
@@ -209,3 +211,22 @@ def test_imported_weights_predict_with_the_settings_they_were_given(voxloom, dra
     labels = tifffile.imread(tmp_path / "out" / "case.tif")
     decided = margin > 1e-3 * margin.max()
     assert ((labels == logits.argmax(0).numpy()) | ~decided).all()
+
+
+def test_a_training_says_where_its_network_is_not_the_one_that_the_weights_come_from(voxloom, draw, tmp_path):
+    recipe = write_training(tmp_path, draw)
+    network = unet_weights(draw, classes=1)
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    ours = tmp_path / "ours.safetensors"
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", ours, "activation=relu", "output_scale=1")
+    with safe_open(ours, "pt") as file:
+        shape = [f"model.{key}={file.metadata()[key]}"
+                 for key in ("filters", "strides", "kernels", "convs_per_stage", "decoder_convs")]
+
+    def said(run, *more):
+        result = voxloom("train", recipe, "--run", tmp_path / run, f"model.weights={ours}", *shape,
+                         "training.max_epochs=1", "training.iterations_per_epoch=1", *more)
+        return result.stdout + result.stderr
+
+    assert said("first").count("model.activation is relu there and auto here") == 1
+    assert "there and" not in said("second", "model.activation=relu")

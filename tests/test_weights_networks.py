@@ -232,3 +232,67 @@ def test_layers_that_nnunet_holds_twice_are_exported_twice(voxloom, draw, tmp_pa
     state = torch.load(tmp_path / "back.pt", weights_only=True)
     network.load_state_dict(state, strict=True)
     assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())
+
+
+ASSUMED = "the weights do not tell, so it is assumed: "
+
+
+@pytest.mark.parametrize("strides, seen", [(((1, 2, 2), (2, 2, 2)), False), (((1, 1, 1), (2, 2, 2)), True),
+                                           (((2, 2, 2), (1, 1, 1)), True)])
+def test_strides_of_monais_unet_are_seen_or_said_to_be_assumed(voxloom, draw, tmp_path, strides, seen):
+    nets = pytest.importorskip("monai.networks.nets")
+    torch.manual_seed(draw.randrange(2**31))
+    widths = draw.choice([(8, 16, 32), (8, 8, 8)])
+    network = nets.UNet(3, 1, 2, widths, strides, num_res_units=draw.choice([1, 2])).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    given = [] if seen else [f"strides={json.dumps(strides)}"]
+    import_it = ["weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors"]
+    said = voxloom(*import_it).stdout
+    assert ASSUMED + "strides of 2 " in said and "add strides=..." in said
+    assert ASSUMED not in voxloom(*import_it, f"strides={json.dumps(strides)}").stdout
+    assert_computes(voxloom, tmp_path, tmp_path / "w.pt", network, torch.randn(1, 1, 8, 16, 8), *given)
+
+
+def test_activations_and_norms_that_left_no_trace_are_said_to_be_assumed(voxloom, draw, tmp_path):
+    nets = pytest.importorskip("monai.networks.nets")
+    torch.manual_seed(draw.randrange(2**31))
+    group = ("group", {"num_groups": 2})
+    kernels, ups = [[3, 3, 3]] * 3, [[2, 2, 2]] * 2
+    cases = [(nets.BasicUNet(3, 1, 2, [4] * 6, act="relu", norm=group), "leaky_relu with slope 0.1", 16),
+             (nets.DynUNet(3, 1, 2, kernels, [1, 2, 2], ups, filters=[4, 4, 8], act_name="relu", norm_name=group),
+              "leaky_relu with slope 0.01", 8)]
+    for network, activation, side in cases:
+        torch.save(network.eval().state_dict(), tmp_path / "w.pt")
+        told = ["activation=relu", "norm=group", "norm_groups=2"]
+        import_it = ["weights", "import", tmp_path / "w.pt", "--output", tmp_path / "ours.safetensors"]
+        said = voxloom(*import_it).stdout
+        assert f"{ASSUMED}activation {activation} (for another add activation=...); norm instance" in said
+        assert "norm=group norm_groups=N" in said
+        assert ASSUMED not in voxloom(*import_it, *told).stdout
+        assert_computes(voxloom, tmp_path, tmp_path / "ours.safetensors", network, torch.randn(1, 1, side, side, side))
+
+
+def test_activations_are_asked_for_where_the_default_would_be_a_guess(voxloom, draw, tmp_path):
+    nets = pytest.importorskip("monai.networks.nets")
+    torch.manual_seed(draw.randrange(2**31))
+    network = nets.UNet(3, 1, 2, (4, 8), (2,), act="relu", num_res_units=1).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    assert "add activation=relu" in refusal(voxloom, tmp_path / "w.pt", "import")
+    assert_computes(voxloom, tmp_path, tmp_path / "w.pt", network, torch.randn(1, 1, 8, 8, 8), "activation=relu")
+    rsunet = peers.RSUNet(1, 2, [8, 12], [[1, 2, 2]], {"norm": "group", "groups": 4, "activation": "elu"}).eval()
+    torch.save(rsunet.state_dict(), tmp_path / "w.pt")
+    for given in [[], ["norm_groups=4"]]:
+        result = voxloom("weights", "import", tmp_path / "w.pt", *given, check=False)
+        assert result.returncode == 1 and "norm_groups=N" in result.stderr and "activation=elu" in result.stderr
+    assert_computes(voxloom, tmp_path, tmp_path / "w.pt", rsunet, torch.randn(1, 1, 4, 8, 8), "norm_groups=4",
+                    "activation=elu")
+
+
+def test_an_export_says_what_it_cannot_carry(voxloom, draw, tmp_path):
+    torch.save(nnunet(draw, False).state_dict(), tmp_path / "w.pt")
+    ours = tmp_path / "ours.safetensors"
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", ours, "output_scale=70", "added_channel=0")
+    said = voxloom("weights", "export", ours, "--output", tmp_path / "back.pt").stdout
+    assert "multiply the original's outputs by 70" in said and "add channel 0 of the image" in said
+    voxloom("weights", "import", tmp_path / "w.pt", "--output", ours)
+    assert "state dict" not in voxloom("weights", "export", ours, "--output", tmp_path / "back.pt").stdout

@@ -333,11 +333,11 @@ SlidingWindowOptions window_options(const Options& options) {
   const InferenceOptions& inference = options.inference;
   if (augment_from_name(inference.tta) != Augment::kNone) require_mirrorable(options.loss);
   Extent3 window = inference.window;
-  for (int axis = 0; axis < 3; ++axis) {
+  for (int axis = 0; axis < 3; ++axis)
     if (window[axis] == 0) window[axis] = options.data.patch_size[axis];  // auto, along any of them
+  for (int axis = 0; axis < 3; ++axis)
     VOX_CHECK(2 * inference.shift[axis] <= window[axis], "inference.shift is ", inference.shift, ", but the window is ",
               window, "; more than half of it along an axis would leave gaps");
-  }
   return {.window = window,
           .overlap = inference.overlap,
           .blend = blend_from_name(inference.blend),

@@ -144,6 +144,18 @@ double stage_ms(const std::vector<StageLine>& stages, const std::string& name) {
   return 0;
 }
 
+std::vector<double> own_ms_of(const std::vector<StageTable>& steps) {
+  std::vector<double> own;
+  for (const StageTable& step : steps) {
+    double total = 0;
+    for (const auto& [name, stage] : step)
+      if (name != "data_wait" && !name.starts_with("checkpoint") && name != "logging" && name != "histograms")
+        total += stage.self_ms;
+    own.push_back(total);
+  }
+  return own;
+}
+
 int most_data_threads(Options options, ComputeOn where) {
   options.data.num_workers = kUnbounded;
   return plan_threads(options, where).data;

@@ -90,6 +90,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::optional<double> checkpoint_ms;        // of one, on the thread that trains, where none was saved meanwhile
   std::optional<double> checkpoint_write_ms;  // of the same one, on the thread that writes it; so long at least
   std::optional<ThreadTrial> other_threads;
+  std::optional<double> quiet_ms;  // the step's own time while nothing is saved, where saving took much of it
   std::optional<double> alone_ms;  // the step's own time while nobody makes samples, where the host had waited for them
   std::vector<StageLine> gpu_terms;  // on a GPU: loss terms by its clock (term_lines)
   StepDetails details;
@@ -135,6 +136,8 @@ double steps_between_checkpoints(const StepRecord& record,
                                  const Options& options);  // measured; foreseen where none was
 // What it takes to write one, as far as it was seen.
 std::optional<double> checkpoint_write_ms(const StepRecord& record);
+// Of each step: without waiting, and without what happens now and then.
+std::vector<double> own_ms_of(const std::vector<StageTable>& steps);
 double stage_ms(const std::vector<StageLine>& stages, const std::string& name);  // 0 where absent
 
 // key=value for every option that differs.

@@ -137,6 +137,15 @@ TEST(Checkpoints, WhoAskedForManyIsToldToKeepFewer) {
   EXPECT_NEAR(quick.suggestions[0].predicted_step_ms, 10 + 60 / 50.0, 0.05);
 }
 
+TEST(Checkpoints, WithoutThemTheStepIsWhatItWasWhileNothingWasSaved) {
+  StepRecord record = saving_record(60, 500);
+  record.quiet_ms = 8;
+  const Profile profile = conclude(record, saved_every(1));
+  EXPECT_NEAR(profile.suggestions.at(0).predicted_step_ms, 8 + 60 / 500.0, 0.1);
+  record.quiet_ms = 30;  // somebody else was at work
+  EXPECT_NEAR(conclude(record, saved_every(1)).suggestions.at(0).predicted_step_ms, 10 + 60 / 500.0, 0.05);
+}
+
 TEST(Checkpoints, LongerEpochsAreAsManyFewer) {
   Options options;
   options.training.max_epochs = 100;

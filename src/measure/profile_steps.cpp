@@ -82,6 +82,7 @@ class StepWatch {
       : request_(request), detailer_(request.config.options), same_batch_(request.part == ProfilePart::kNoData) {}
 
   bool same_batch() const { return same_batch_; }
+  bool saves_nothing() const { return phase_ == Phase::kQuiet; }
 
   ProbeAnswer after_step(const ProbedStep& step) {
     const auto now = Clock::now();
@@ -99,7 +100,7 @@ class StepWatch {
   }
 
  private:
-  enum class Phase { kWarmUp, kMeasure, kDetails, kSave, kAlone, kThreads };
+  enum class Phase { kWarmUp, kMeasure, kDetails, kSave, kQuiet, kAlone, kThreads };
 
   void begin(Store& store) {
     if (request_.warm_cache) warm_store(store, 2 * request_.most_seconds);
@@ -124,8 +125,9 @@ class StepWatch {
         return save_once();
       case Phase::kSave:
         return note_saved() ? try_alone() : ProbeAnswer::kGoOn;
+      case Phase::kQuiet:
       case Phase::kAlone:
-        return note_alone(now);
+        return note_trial(now);
       case Phase::kThreads:
         return note_thread_trial(now);
     }
@@ -229,7 +231,7 @@ class StepWatch {
   ProbeAnswer save_once() {
     const bool saved_meanwhile = std::any_of(record_.sums.steps.begin(), record_.sums.steps.end(),
                                              [](const StageTable& one) { return one.contains("checkpoint"); });
-    if (saved_meanwhile) return try_alone();
+    if (saved_meanwhile) return try_quiet();
     phase_ = Phase::kSave;
     trial_begin_ = Clock::now();
     start_recording();
@@ -251,22 +253,34 @@ class StepWatch {
     return true;
   }
 
+  double share_of(const std::string& beginning) const {  // of the stages with such names
+    double ms = 0;
+    for (const StageTable& step : record_.sums.steps)
+      for (const auto& [name, stage] : step)
+        if (name.starts_with(beginning)) ms += stage.self_ms;
+    return ms / record_.wall_ms;
+  }
+
+  // What does the step itself take while nothing is saved? To copy and write all weights takes caches and CPUs from it.
+  ProbeAnswer try_quiet() { return share_of("checkpoint") < kWaits ? try_alone() : start_trial(Phase::kQuiet); }
+
   // What does the step itself take while it need not wait for its samples, and those who make them are idle? On a GPU
   // the host's waiting does not tell: the GPU may compute meanwhile.
   ProbeAnswer try_alone() {
-    double waited = 0;
-    for (const StageTable& step : record_.sums.steps)
-      if (const auto found = step.find("data_wait"); found != step.end()) waited += found->second.self_ms;
     const bool wanted = record_.on_gpu || request_.details;
-    if (!wanted || waited < kWaits * record_.wall_ms) return try_threads();
-    phase_ = Phase::kAlone;
+    if (!wanted || share_of("data_wait") < kWaits) return try_threads();
+    same_batch_ = true;
+    return start_trial(Phase::kAlone);
+  }
+
+  ProbeAnswer start_trial(Phase phase) {
+    phase_ = phase;
     trial_steps_ = 0;
     trial_begin_ = Clock::now();
-    same_batch_ = true;
     return ProbeAnswer::kGoOn;
   }
 
-  ProbeAnswer note_alone(Clock::time_point now) {
+  ProbeAnswer note_trial(Clock::time_point now) {
     const double filled_s =
         std::min(kAloneSeconds, 2e-3 * record_.wall_ms / static_cast<double>(record_.steps) *
                                     static_cast<double>(request_.config.options.data.prefetch_factor + 2));
@@ -282,27 +296,15 @@ class StepWatch {
       return ProbeAnswer::kGoOn;
     stop_recording();
     const std::vector<double> own = own_ms_of(sum_spans(take_spans()).steps);
-    if (!own.empty()) record_.alone_ms = record_.on_gpu ? gpu_ms_a_step() : median_of(own);
+    std::optional<double>& found = phase_ == Phase::kQuiet ? record_.quiet_ms : record_.alone_ms;
+    if (!own.empty()) found = record_.on_gpu ? gpu_ms_a_step() : median_of(own);
     same_batch_ = false;
-    return try_threads();
+    return phase_ == Phase::kQuiet ? try_alone() : try_threads();
   }
 
   double gpu_ms_a_step() const {  // of the trial
     torch::cuda::synchronize();
     return 1e3 * seconds_since(trial_begin_) / static_cast<double>(trial_steps_ - 1);
-  }
-
-  // Without waiting, and without what happens now and then.
-  static std::vector<double> own_ms_of(const std::vector<StageTable>& steps) {
-    std::vector<double> own;
-    for (const StageTable& step : steps) {
-      double total = 0;
-      for (const auto& [name, stage] : step)
-        if (name != "data_wait" && !name.starts_with("checkpoint") && name != "logging" && name != "histograms")
-          total += stage.self_ms;
-      own.push_back(total);
-    }
-    return own;
   }
 
   // On a CPU: does the step itself become faster on all CPUs, or, where it has more threads than those, on fewer?
@@ -379,7 +381,8 @@ StepRecord record_steps(const ProfileRequest& request) {
   TrainRequest train_request = measuring_request(request, folder);
   train_request.probe = StepProbe{.after_step = [&](const ProbedStep& step) { return watch.after_step(step); },
                                   .losses = request.losses,
-                                  .same_batch = [&] { return watch.same_batch(); }};
+                                  .same_batch = [&] { return watch.same_batch(); },
+                                  .saves_nothing = [&] { return watch.saves_nothing(); }};
   if (const TrainOutcome outcome = train(train_request); outcome.exit_status != 0)
     throw Interrupted{outcome.exit_status - 128};
   leave_if_asked();

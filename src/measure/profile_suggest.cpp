@@ -147,7 +147,8 @@ class Suggester {
     if (times_.checkpoint <= 0 || record_.steps_per_epoch <= 0) return;
     const bool asked_for = options_.training.save_every > 0;
     const double write_ms = checkpoint_write_ms(record_).value_or(0);
-    const double plain_ms = profile_.own_ms - times_.checkpoint;
+    const double between_ms = profile_.own_ms - times_.checkpoint;
+    const double plain_ms = std::min(between_ms, record_.quiet_ms.value_or(between_ms) + times_.logging);
     const double now = steps_between_checkpoints(record_, options_);
     const double snapshot_ms = stage_ms(profile_.step_stages, "checkpoint") * now;
     double with_ms = 0, steps = 0, before = 0;

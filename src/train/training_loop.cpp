@@ -184,7 +184,8 @@ void TrainingLoop::end_epoch() {
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
   const bool needed = best || links.epoch || last_epoch || state.stopped_early;
-  if (needed || is_due()) save(links);
+  const bool quiet = parts_.probe && parts_.probe->saves_nothing && parts_.probe->saves_nothing();
+  if (!quiet && (needed || is_due())) save(links);
   window_start_ = Clock::now();
 }
 

@@ -90,7 +90,7 @@ struct StepRecord {  // what was measured, before anything is concluded from it
   std::optional<double> checkpoint_ms;        // of one, on the thread that trains, where none was saved meanwhile
   std::optional<double> checkpoint_write_ms;  // of the same one, on the thread that writes it; so long at least
   std::optional<ThreadTrial> other_threads;
-  std::optional<double> quiet_ms;  // the step's own time while nothing is saved, where saving took much of it
+  std::optional<double> quiet_ms;  // the step's own time while nothing is logged or saved, where these took much
   std::optional<double> alone_ms;  // the step's own time while nobody makes samples, where the host had waited for them
   std::vector<StageLine> gpu_terms;  // on a GPU: loss terms by its clock (term_lines)
   StepDetails details;

@@ -146,6 +146,17 @@ TEST(Checkpoints, WithoutThemTheStepIsWhatItWasWhileNothingWasSaved) {
   EXPECT_NEAR(conclude(record, saved_every(1)).suggestions.at(0).predicted_step_ms, 10 + 60 / 500.0, 0.05);
 }
 
+TEST(Rows, WithATenthOfThemTheStepIsAlmostWhatItWasWithoutAny) {
+  StepRecord record = saving_record(0, std::nullopt);
+  record.checkpoint_ms.reset();
+  for (StageTable& step : record.sums.steps) step["logging"] = {1, 20, 1};
+  record.wall_ms = 30 * kMeasuredSteps;
+  const auto predicted = [&] { return conclude(record, {}).suggestions.at(0).predicted_step_ms; };
+  EXPECT_NEAR(predicted(), 10 + 2, 0.1);
+  record.quiet_ms = 8;
+  EXPECT_NEAR(predicted(), 8 + 2, 0.1);
+}
+
 TEST(Checkpoints, LongerEpochsAreAsManyFewer) {
   Options options;
   options.training.max_epochs = 100;

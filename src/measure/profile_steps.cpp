@@ -4,7 +4,6 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <memory>
 #include <utility>
@@ -82,7 +81,7 @@ class StepWatch {
       : request_(request), detailer_(request.config.options), same_batch_(request.part == ProfilePart::kNoData) {}
 
   bool same_batch() const { return same_batch_; }
-  bool saves_nothing() const { return phase_ == Phase::kQuiet; }
+  bool is_quiet() const { return phase_ == Phase::kQuiet; }
 
   ProbeAnswer after_step(const ProbedStep& step) {
     const auto now = Clock::now();
@@ -124,7 +123,7 @@ class StepWatch {
         if (record_.details.gpu_busy) record_.gpu_busy = record_.details.gpu_busy;
         return save_once();
       case Phase::kSave:
-        return note_saved() ? try_alone() : ProbeAnswer::kGoOn;
+        return note_saved() ? try_quiet() : ProbeAnswer::kGoOn;
       case Phase::kQuiet:
       case Phase::kAlone:
         return note_trial(now);
@@ -261,8 +260,11 @@ class StepWatch {
     return ms / record_.wall_ms;
   }
 
-  // What does the step itself take while nothing is saved? To copy and write all weights takes caches and CPUs from it.
-  ProbeAnswer try_quiet() { return share_of("checkpoint") < kWaits ? try_alone() : start_trial(Phase::kQuiet); }
+  // What does the step itself take while nothing is logged or saved? Both leave it cold caches, and a writer at work.
+  ProbeAnswer try_quiet() {
+    const double share = share_of("checkpoint") + share_of("logging");
+    return share < kWaits ? try_alone() : start_trial(Phase::kQuiet);
+  }
 
   // What does the step itself take while it need not wait for its samples, and those who make them are idle? On a GPU
   // the host's waiting does not tell: the GPU may compute meanwhile.
@@ -382,7 +384,7 @@ StepRecord record_steps(const ProfileRequest& request) {
   train_request.probe = StepProbe{.after_step = [&](const ProbedStep& step) { return watch.after_step(step); },
                                   .losses = request.losses,
                                   .same_batch = [&] { return watch.same_batch(); },
-                                  .saves_nothing = [&] { return watch.saves_nothing(); }};
+                                  .is_quiet = [&] { return watch.is_quiet(); }};
   if (const TrainOutcome outcome = train(train_request); outcome.exit_status != 0)
     throw Interrupted{outcome.exit_status - 128};
   leave_if_asked();

@@ -118,6 +118,12 @@ class Suggester {
     add(changed, {.workers = workers, .own_ms_saved = own_ms - trial.own_ms}, "measured with so many threads");
   }
 
+  // The step itself, as rows and checkpoints leave it while there are none.
+  double undisturbed_ms() const {
+    const double between_ms = profile_.own_ms - times_.logging - times_.checkpoint;
+    return std::min(between_ms, record_.quiet_ms.value_or(between_ms));
+  }
+
   void logging() {
     const double histograms = stage_ms(profile_.step_stages, "histograms");
     const double rows = stage_ms(profile_.step_stages, "logging");
@@ -126,7 +132,8 @@ class Suggester {
     add(changed, {.own_ms_saved = histograms}, "no histograms of gradients");
     changed = options_;
     changed.monitor.log_every *= 10;
-    add(changed, {.own_ms_saved = 0.9 * rows}, "a tenth of the rows");
+    const double left_ms = undisturbed_ms() + times_.checkpoint + times_.logging - 0.9 * rows;
+    add(changed, {.own_ms_saved = rows > 0 ? profile_.own_ms - left_ms : 0}, "a tenth of the rows");
   }
 
   // Who asked for a checkpoint every few epochs keeps fewer; else epochs are longer, and as many fewer.
@@ -147,8 +154,7 @@ class Suggester {
     if (times_.checkpoint <= 0 || record_.steps_per_epoch <= 0) return;
     const bool asked_for = options_.training.save_every > 0;
     const double write_ms = checkpoint_write_ms(record_).value_or(0);
-    const double between_ms = profile_.own_ms - times_.checkpoint;
-    const double plain_ms = std::min(between_ms, record_.quiet_ms.value_or(between_ms) + times_.logging);
+    const double plain_ms = undisturbed_ms() + times_.logging;
     const double now = steps_between_checkpoints(record_, options_);
     const double snapshot_ms = stage_ms(profile_.step_stages, "checkpoint") * now;
     double with_ms = 0, steps = 0, before = 0;

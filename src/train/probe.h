@@ -25,8 +25,8 @@ enum class ProbeAnswer { kGoOn, kSave, kEnd };  // save: a checkpoint now; end: 
 struct StepProbe {
   std::function<ProbeAnswer(const ProbedStep&)> after_step;  // between two steps, logging and saving included
   int64_t losses = 0;                                        // steps whose loss is fetched: each waits for the device
-  std::function<bool()> same_batch = {};     // where set, asked before every batch: the one before again, without data?
-  std::function<bool()> saves_nothing = {};  // where set, asked before every checkpoint that would be saved
+  std::function<bool()> same_batch = {};  // where set, asked before every batch: the one before again, without data?
+  std::function<bool()> is_quiet = {};    // where set, asked before every row and checkpoint: are they left out?
 };
 
 }  // namespace vox

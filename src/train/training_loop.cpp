@@ -144,6 +144,10 @@ void TrainingLoop::step_once() {
   if (draws) log_histograms(state.step, scale);
 }
 
+bool TrainingLoop::is_quiet() const {
+  return parts_.probe && parts_.probe->is_quiet && parts_.probe->is_quiet();
+}
+
 bool TrainingLoop::has_validation() const {
   return parts_.options.validation.every > 0 && !parts_.store->dataset().validation.empty();
 }
@@ -184,8 +188,7 @@ void TrainingLoop::end_epoch() {
   CheckpointLinks links{.best = best, .epoch = {}, .keep_last = options.training.keep_last};
   if (options.training.save_every > 0 && epoch % options.training.save_every == 0) links.epoch = epoch;
   const bool needed = best || links.epoch || last_epoch || state.stopped_early;
-  const bool quiet = parts_.probe && parts_.probe->saves_nothing && parts_.probe->saves_nothing();
-  if (!quiet && (needed || is_due())) save(links);
+  if (!is_quiet() && (needed || is_due())) save(links);
   window_start_ = Clock::now();
 }
 

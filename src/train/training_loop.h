@@ -92,6 +92,7 @@ class TrainingLoop {
   bool save_is_wanted();  // by a signal, or by the time that has passed
   void save(const CheckpointLinks& links);
   bool has_validation() const;
+  bool is_quiet() const;
 
   Parts parts_;
   RunLength length_;

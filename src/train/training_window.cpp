@@ -73,7 +73,7 @@ void TrainingLoop::read_window() {
     const Pending& step = window.steps[i];
     const StepValues step_values = read_step_values(window.values[static_cast<int64_t>(i)]);
     note_terms(step.report, step_values);
-    if (step.step % parts_.options.monitor.log_every == 0) log_step(step, step_values);
+    if (step.step % parts_.options.monitor.log_every == 0 && !is_quiet()) log_step(step, step_values);
     note_values(step, step_values);
   }
   window_start_ = Clock::now();

@@ -34,6 +34,8 @@ BEGIN, END = "<!-- scores: tools/recipe_scores.py writes these lines -->", "<!--
 
 SEEDS = [("", f"seed {seed}", [f"training.seed={seed}"]) for seed in range(3)]
 FOLDS = [("", f"fold {fold}", [f"training.fold={fold}"]) for fold in range(5)]
+LENGTHS = [*FOLDS, *((f"`training.max_epochs={epochs}`", run, [*chosen, f"training.max_epochs={epochs}"])
+                     for epochs in (5, 20, 100) for _, run, chosen in FOLDS)]  # shorter, longer
 SURFACE = {"score": "score", "topo": "topo", "surface_dice": "surface_dice", "voi": "voi"}
 BASE_TERMS = ["{name: bce}", "{name: dice}"]
 TOPOLOGY_TERMS = {
@@ -63,12 +65,6 @@ def each_scroll_recipe():
     others = {"persistence": [f"loss.terms=[{', '.join(terms)}]"], "nnunet": ["training.warmup_steps=0"]}
     return [(f"{name}.yaml", "seed 0", [*short, "training.warmup_steps=100", *others.get(name, [])])
             for name in ("train", "small", "large", "nnunet", "persistence")]
-
-
-def with_lengths():
-    """The folds as the recipe is, then shorter and longer."""
-    return [*FOLDS, *((f"`training.max_epochs={epochs}`", run, [*chosen, f"training.max_epochs={epochs}"])
-                      for epochs in (5, 20, 100) for _, run, chosen in FOLDS)]
 
 
 class Measurement:
@@ -146,7 +142,7 @@ MEASUREMENTS = {
         [("", run, [*chosen, f"training.seed={fold}"]) for fold, (_, run, chosen) in enumerate(FOLDS)],
         "validation", score_dose_inside,
         ["data.split=kfold", "data.split_seed=0"], chooses_for="openkbp_dose/best", root=training_patients),
-    "hippocampus/train": Measurement(with_lengths(), "validation", score_hippocampus, [NO_VALIDATION]),
+    "hippocampus/train": Measurement(LENGTHS, "validation", score_hippocampus, [NO_VALIDATION]),
     "hippocampus/nnunet": Measurement(FOLDS, "validation", score_hippocampus, [NO_VALIDATION]),
     "mitochondria/vnc": Measurement(SEEDS, "test", score_mitochondria, [NO_VALIDATION]),
     "scroll_surface/recipes": Measurement(each_scroll_recipe(), "validation", score_surface,

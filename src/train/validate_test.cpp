@@ -94,6 +94,15 @@ TEST_F(Validate, TakesNoMoreSamplesAtOnceThanFitInTraining) {
   EXPECT_EQ(whole.scores, parts.scores);
 }
 
+// The network gives -10 and 10: as logits no voxel is as likely as that, as the values 0 and 1 half of them are 1.
+TEST_F(Validate, CutsValuesAtTheThresholdItself) {
+  options_.loss.terms = {term_of("body", "foreground")};
+  options_.inference.threshold = 0.99999;
+  EXPECT_LT(validated().at("dice").value(), 0.1);
+  options_.loss.terms.front().name = "mse";
+  EXPECT_EQ(validated().at("dice"), 1.0);
+}
+
 TEST_F(Validate, JudgesTheChannelsThatAreComparedWithTheLabel) {
   for (const char* mode : {"patches", "sliding_window"}) {
     options_.validation.mode = mode;
